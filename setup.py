@@ -1,0 +1,45 @@
+"""Installs the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="fairseq-etads",
+    version="0.1.0",
+    description="Abstractive summarisation for fairseq: ETADS, focus-attention, saliency-selection",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.8",
+    # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
+    # the folder preprocess/, whose name is too common for site-packages.
+    packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess"],
+    package_dir={"etads_preprocess": "preprocess"},
+    package_data={"etads_preprocess": ["sample/*"]},
+    install_requires=[
+        # fairseq 0.12.2 cannot be imported on Python 3.11 (mutable dataclass defaults). fairseq-fixed is fairseq's
+        # main branch with only those defaults and its dependency pins changed.
+        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
+        'fairseq==0.12.2; python_version < "3.11"',
+        "torch>=2.4",  # torch.serialization.add_safe_globals, with which checkpoints load without running code
+        "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.03 on 11,334 summaries
+        "nltk>=3.6",  # sentence boundaries for summary-level ROUGE-L, from rules: no model to download
+        "sacremoses>=0.0.53",  # Moses tokeniser and detokeniser, the one fairseq's --tokenizer moses calls
+        "subword-nmt>=0.3.8",  # BPE, the one fairseq's --bpe subword_nmt calls
+        "sentencepiece>=0.1.99",  # unigram and BPE on raw text, the one fairseq's --bpe sentencepiece calls
+        "tqdm>=4.60",  # progress on long work; fairseq needs it too
+    ],
+    extras_require={
+        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8", "hypothesis>=6"],
+    },
+    entry_points={
+        "console_scripts": [
+            "etads-rouge=fairseq_etads.evaluation:main",
+            "etads-debian=etads_preprocess.debian:main",
+            "etads-prepare=etads_preprocess.prepare:main",
+        ]
+    },
+)
