@@ -1,0 +1,104 @@
+"""Document / summary pairs, truncated in one place."""
+
+import logging
+from typing import Any, Optional, Sequence, Union
+
+import numpy as np
+import torch
+from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+
+def truncate(tokens: Tensor, limit: int, eos: int) -> Tensor:
+    """The first ``limit`` tokens of a text (int tensor (T,)) and then the end symbol, whether it was there or not."""
+    text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
+    return torch.cat([text[:limit], tokens.new_tensor([eos])])
+
+
+class TruncatedDataset(BaseWrapperDataset):
+    """A dataset of token sequences, each cut to ``limit`` tokens and the end symbol.
+
+    Args:
+        dataset: sequences of token ids (T,), with or without the end symbol.
+        sizes: their lengths with the end symbol.
+        limit: how many tokens to keep, not counting the end symbol.
+        eos: id of the end symbol.
+    """
+
+    def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int):
+        super().__init__(dataset)
+        self.limit = limit
+        self.eos = eos
+        full = np.asarray(sizes)
+        self._sizes = np.minimum(full, limit + 1)
+        self.texts_cut = int((full > limit + 1).sum())
+        self.tokens_cut = int((full - self._sizes).sum())
+        self.tokens = int(full.sum()) - len(full)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return truncate(self.dataset[index], self.limit, self.eos)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._sizes
+
+    def get_original_text(self, index: int) -> str:
+        """The words of a raw dataset (``--dataset-impl raw``), cut like the ids."""
+        return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
+
+    def report(self, what: str) -> None:
+        """Log how much was cut, if anything was."""
+        if self.texts_cut:
+            share = self.tokens_cut / max(self.tokens, 1)
+            logger.info(
+                f"{what}: {self.texts_cut:,} of {len(self):,} cut to {self.limit} tokens "
+                f"({self.tokens_cut:,} tokens, {share:.1%}, left out)"
+            )
+
+
+class SummarizationDataset(LanguagePairDataset):
+    """Pairs of document and summary, both truncated; training, validation, generation and interactive use it.
+
+    Args:
+        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
+        truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
+        name: what to call the texts in the log, "train" say.
+        kwargs: passed on.
+
+    Raises:
+        ValueError: there are not as many summaries as documents.
+    """
+
+    def __init__(
+        self,
+        src: Union[Sequence[Tensor], BaseWrapperDataset],
+        src_sizes: Sequence[int],
+        src_dict: Dictionary,
+        tgt: Optional[Sequence[Tensor]] = None,
+        tgt_sizes: Optional[Sequence[int]] = None,
+        tgt_dict: Optional[Dictionary] = None,
+        *,
+        truncate_source: int,
+        truncate_target: int,
+        name: str = "input",
+        **kwargs: Any,
+    ):
+        documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
+        documents.report(f"{name} documents")
+        summaries = None
+        if tgt is not None and tgt_sizes is not None and tgt_dict is not None:
+            if len(tgt) != len(src):
+                raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; make the data again")
+            summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos())
+            summaries.report(f"{name} summaries")
+        super().__init__(
+            documents,
+            documents.sizes,
+            src_dict,
+            summaries,
+            None if summaries is None else summaries.sizes,
+            tgt_dict,
+            **kwargs,
+        )

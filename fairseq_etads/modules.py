@@ -1,0 +1,207 @@
+"""fairseq's Transformer layers with the papers' attention in place of the plain one.
+
+The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so a plain Transformer's
+weights load into them, and with a mechanism switched off they compute what fairseq computes. Tensors are T x B x d_m, as
+everywhere in fairseq's Transformer.
+"""
+
+import math
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from .attention import FocalNetwork, attention_weights, focus_attention, saliency_attention
+
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(T, B, H * D) -> (B, H, T, D)."""
+    length, batch, width = x.shape
+    return x.view(length, batch, num_heads, width // num_heads).permute(1, 2, 0, 3)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """(B, H, T, D) -> (T, B, H * D)."""
+    return x.permute(2, 0, 1, 3).flatten(2)
+
+
+def _refuse(module: nn.Module, **unsupported: Any) -> None:
+    for name, value in unsupported.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
+
+
+class FocusAttention(MultiheadAttention):
+    """Encoder self-attention with the focal bias (ETADS, section 3.2)."""
+
+    def __init__(self, embed_dim: int, num_heads: int, **kwargs: Any):
+        super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
+        self.focal = FocalNetwork(embed_dim, num_heads)
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Tensor,
+        key: Optional[Tensor] = None,
+        value: Optional[Tensor] = None,
+        key_padding_mask: Optional[Tensor] = None,
+        need_weights: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+    ) -> Tuple[Tensor, None]:
+        """query (S, B, d_m), also used as key and value -> (S, B, d_m), None: the fused kernel returns no weights."""
+        _refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
+        q = self.q_proj(query)
+        center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
+        out = focus_attention(
+            split_heads(q, self.num_heads),
+            split_heads(self.k_proj(query), self.num_heads),
+            split_heads(self.v_proj(query), self.num_heads),
+            center,
+            scope,
+            key_padding_mask,
+            dropout_p=self.dropout_module.p if self.training else 0.0,
+        )
+        return self.out_proj(merge_heads(out)), None
+
+
+class BridgeAttention(MultiheadAttention):
+    """Encoder-decoder attention ("bridge" in ETADS), with or without the saliency gate (section 3.3).
+
+    Args:
+        saliency: gate the attention; adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without bias.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, saliency: bool, **kwargs: Any):
+        super().__init__(embed_dim, num_heads, encoder_decoder_attention=True, **kwargs)
+        self.gate_q_proj: Optional[nn.Linear] = None
+        self.gate_k_proj: Optional[nn.Linear] = None
+        if saliency:
+            self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
+            self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
+            # the gate's logits are not scaled by sqrt(D): as queries and keys are of unit size, small weights keep the
+            # gate near one half at first instead of saturated
+            nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
+            nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor] = None,
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = True,
+        attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Attend from the summary to the document.
+
+        Args:
+            query: (T, B, d_m). key: encoder states (S, B, d_enc), also used as value; after the first cached step they
+                are not looked at again.
+            key_padding_mask: (B, S), True at padding.
+            incremental_state: caches the projected keys, values and gate keys of the document.
+            need_weights: also return the softmax (before the gate), averaged over heads: (B, T, S).
+            need_head_weights: return it for each head: (H, B, T, S).
+        """
+        _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
+        memory = self._project_memory(key, key_padding_mask, incremental_state)
+        k, v = memory["prev_key"], memory["prev_value"]
+        mask = memory.get("prev_key_padding_mask")
+        projected = self.q_proj(query)
+        q = split_heads(projected, self.num_heads)
+        dropout_p = self.dropout_module.p if self.training else 0.0
+        need_weights = need_weights or need_head_weights
+
+        weights: Optional[Tensor] = None
+        if self.gate_q_proj is not None:
+            gate_q = split_heads(self.gate_q_proj(projected), self.num_heads)
+            out, weights = saliency_attention(
+                q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True
+            )
+        elif need_weights:
+            weights = attention_weights(q, k, mask)
+            out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
+        else:
+            attend = None if mask is None else ~mask[:, None, None, :]
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
+        out = self.out_proj(merge_heads(out))
+        if not need_weights or weights is None:
+            return out, None
+        return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _project_memory(
+        self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
+    ) -> Dict[str, Any]:
+        """Keys, values and gate keys (B, H, S, D) of the document, projected once and then taken from the cache."""
+        if incremental_state is not None:
+            saved = self._get_input_buffer(incremental_state)
+            if saved:
+                return saved
+        assert key is not None, "the first step needs the encoder's output"
+        projected = self.k_proj(key)
+        memory: Dict[str, Any] = {
+            "prev_key": split_heads(projected, self.num_heads),
+            "prev_value": split_heads(self.v_proj(key), self.num_heads),
+        }
+        if self.gate_k_proj is not None:
+            memory["prev_gate_key"] = split_heads(self.gate_k_proj(projected), self.num_heads)
+        if key_padding_mask is not None:
+            memory["prev_key_padding_mask"] = key_padding_mask
+        if incremental_state is not None:
+            self._set_input_buffer(incremental_state, memory)
+        return memory
+
+    def reorder_incremental_state(
+        self, incremental_state: Optional[IncrementalState], new_order: Tensor
+    ) -> Optional[IncrementalState]:
+        """Reorder the cached memory; fairseq's version keeps the order when the number of rows stays the same."""
+        if incremental_state is not None:
+            saved = self._get_input_buffer(incremental_state)
+            for name, value in saved.items():
+                saved[name] = value.index_select(0, new_order)
+            self._set_input_buffer(incremental_state, saved)
+        return incremental_state
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """Ignored. fairseq would from then on read every beam_size-th document, in training too."""
+
+
+class FocusEncoderLayer(TransformerEncoderLayerBase):
+    """fairseq's encoder layer with focus-attention."""
+
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> FocusAttention:
+        return FocusAttention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
+
+
+class BridgeDecoderLayer(TransformerDecoderLayerBase):
+    """fairseq's decoder layer with :class:`BridgeAttention`."""
+
+    def __init__(self, cfg: Any, saliency: bool):
+        self._saliency = saliency  # read by build_encoder_attention, which the base constructor calls
+        super().__init__(cfg)
+
+    def build_encoder_attention(self, embed_dim: int, cfg: Any) -> BridgeAttention:
+        return BridgeAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            saliency=self._saliency,
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            dropout=cfg.attention_dropout,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )

@@ -1,0 +1,267 @@
+"""The task ``summarization``: dictionaries, truncated data, and what checkpoints remember of both."""
+
+import hashlib
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, data_utils
+from fairseq.data.indexed_dataset import get_available_dataset_impl
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.translation import load_langpair_dataset
+from omegaconf import II
+from torch import Tensor
+
+from .data import SummarizationDataset
+
+logger = logging.getLogger(__name__)
+
+TRUNCATE_SOURCE = 400
+TRUNCATE_TARGET = 100
+"""ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
+
+
+@dataclass
+class SummarizationConfig(FairseqDataclass):
+    """Options of ``--task summarization``."""
+
+    data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "data directory made by fairseq-preprocess (several, separated by colons: one an epoch in turn)"
+        },
+    )
+    source_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the document files (default: found in DATA)", "argparse_alias": "-s"},
+    )
+    target_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the summary files (default: found in DATA)", "argparse_alias": "-t"},
+    )
+    truncate_source: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "read the first N tokens of a document "
+            f"(default: {TRUNCATE_SOURCE}; from a checkpoint, what it was trained with)"
+        },
+    )
+    truncate_target: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "learn the first N tokens of a summary "
+            f"(default: {TRUNCATE_TARGET}; from a checkpoint, what it was trained with)"
+        },
+    )
+    left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
+    left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
+    upsample_primary: int = field(
+        default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
+    )
+    num_batch_buckets: int = field(
+        default=0, metadata={"help": "pad to N fixed shapes, for compilers that want few of them"}
+    )
+    train_subset: str = II("dataset.train_subset")
+    dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
+        "dataset.dataset_impl"
+    )
+    required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
+
+
+def fingerprint(dictionary: Dictionary) -> str:
+    """SHA-256 of a dictionary's symbols in order, first 16 hexadecimal digits."""
+    return hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+@register_task("summarization", dataclass=SummarizationConfig)
+class SummarizationTask(FairseqTask):
+    """Summarise documents.
+
+    The checkpoint remembers the truncation lengths and the dictionaries' fingerprints, so that generation reads as much
+    of a document as training did and refuses another dictionary.
+
+    Raises:
+        ValueError: an option has an impossible value.
+        FileNotFoundError: the data directory, a dictionary or a split is missing.
+    """
+
+    def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
+        super().__init__(cfg)
+        self.src_dict = src_dict
+        self.tgt_dict = tgt_dict
+        for option in ("truncate_source", "truncate_target"):
+            value = getattr(cfg, option)
+            if value is not None and value < 1:
+                raise ValueError(f"--{option.replace('_', '-')} {value}: choose 1 or more tokens")
+        self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
+        self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
+        self._trained: Optional[Dict[str, Any]] = None
+
+    @classmethod
+    def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
+        """Find the data directory and load its dictionaries."""
+        if not cfg.data:
+            raise ValueError("no data directory given: name the one that fairseq-preprocess or etads-prepare made")
+        directory = utils.split_paths(cfg.data)[0]
+        if not os.path.isdir(directory):
+            raise FileNotFoundError(
+                f'the data directory (DATA) "{directory}" does not exist; make it with etads-prepare or fairseq-preprocess'
+            )
+        if cfg.source_lang is None or cfg.target_lang is None:
+            cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
+        if cfg.source_lang is None or cfg.target_lang is None:
+            raise FileNotFoundError(
+                f'the data directory (DATA) "{directory}" holds no binarised pair such as train.source-target.source.idx; '
+                "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
+            )
+        dictionaries = []
+        for side in (cfg.source_lang, cfg.target_lang):
+            path = os.path.join(directory, f"dict.{side}.txt")
+            if not os.path.isfile(path):
+                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary dict.{side}.txt')
+            dictionaries.append(cls.load_dictionary(path))
+            logger.info(f"[{side}] dictionary: {len(dictionaries[-1]):,} types")
+        return cls(cfg, *dictionaries)
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Load one split, truncated."""
+        paths = utils.split_paths(self.cfg.data)
+        if split != self.cfg.train_subset:
+            paths = paths[:1]  # validation and test data are only in the first directory
+        directory = paths[(epoch - 1) % len(paths)]
+        try:
+            pairs = load_langpair_dataset(
+                directory,
+                split,
+                self.cfg.source_lang,
+                self.src_dict,
+                self.cfg.target_lang,
+                self.tgt_dict,
+                combine=combine,
+                dataset_impl=self.cfg.dataset_impl,
+                upsample_primary=self.cfg.upsample_primary,
+                left_pad_source=self.cfg.left_pad_source,
+                left_pad_target=self.cfg.left_pad_target,
+                max_source_positions=None,
+                max_target_positions=None,
+            )
+        except FileNotFoundError:
+            suffix = f".{self.cfg.source_lang}-{self.cfg.target_lang}.{self.cfg.source_lang}.idx"
+            names = os.listdir(directory) if os.path.isdir(directory) else []
+            found = sorted(name[: -len(suffix)] for name in names if name.endswith(suffix))
+            raise FileNotFoundError(
+                f'no split "{split}" (--train-subset, --valid-subset or --gen-subset) in "{directory}"; '
+                f"it has: {', '.join(found) or 'none'}"
+            ) from None
+        self.datasets[split] = SummarizationDataset(
+            pairs.src,
+            pairs.src_sizes,
+            self.src_dict,
+            pairs.tgt,
+            pairs.tgt_sizes,
+            self.tgt_dict,
+            truncate_source=self.truncate_source,
+            truncate_target=self.truncate_target,
+            name=split,
+            left_pad_source=self.cfg.left_pad_source,
+            left_pad_target=self.cfg.left_pad_target,
+            num_buckets=self.cfg.num_batch_buckets,
+            shuffle=(split != "test"),
+            pad_to_multiple=self.cfg.required_seq_len_multiple,
+        )
+
+    def build_dataset_for_inference(
+        self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
+    ) -> SummarizationDataset:
+        """Documents typed or piped into ``fairseq-interactive``, truncated as in training."""
+        return SummarizationDataset(
+            src_tokens,
+            src_lengths,
+            self.src_dict,
+            tgt_dict=self.tgt_dict,
+            truncate_source=self.truncate_source,
+            truncate_target=self.truncate_target,
+            left_pad_source=self.cfg.left_pad_source,
+            constraints=constraints,
+        )
+
+    def inference_step(
+        self,
+        generator: Any,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """Generate; a document without a token gets an empty summary, and a warning says how many there were."""
+        hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        if isinstance(generator, SequenceScorer):
+            return hypotheses
+        tokens = sample["net_input"]["src_tokens"]
+        empty = (tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())).all(dim=1).nonzero().flatten().tolist()
+        for row in empty:
+            hypotheses[row] = [self._empty_hypothesis(hypotheses[row][0])]
+        if empty:
+            which = f" (numbers {', '.join(str(int(sample['id'][row])) for row in empty)})" if "id" in sample else ""
+            logger.warning(f"{len(empty)} empty document(s){which}: their summaries are empty")
+        return hypotheses
+
+    def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
+        """A hypothesis of the end symbol alone, with probability 1."""
+        attention = hypothesis.get("attention")
+        return {
+            **hypothesis,
+            "tokens": hypothesis["tokens"].new_tensor([self.tgt_dict.eos()]),
+            "score": torch.zeros(()),
+            "positional_scores": hypothesis["positional_scores"].new_zeros(1),
+            "attention": None if attention is None else attention[..., :1],
+            "alignment": torch.empty(0),
+        }
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What a checkpoint remembers: truncation lengths and dictionary fingerprints."""
+        return {
+            **super().state_dict(),
+            "truncate_source": self.truncate_source,
+            "truncate_target": self.truncate_target,
+            "source_dictionary": fingerprint(self.src_dict),
+            "target_dictionary": fingerprint(self.tgt_dict),
+        }
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary."""
+        for side, dictionary in (("source", self.src_dict), ("target", self.tgt_dict)):
+            trained = state_dict.get(f"{side}_dictionary")
+            if trained is not None and trained != fingerprint(dictionary):
+                raise ValueError(
+                    f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {fingerprint(dictionary)}) "
+                    f"is not the one the checkpoint was trained with (fingerprint {trained}): give the data directory "
+                    "with which it was trained"
+                )
+        self._trained = state_dict
+        self.truncate_source = self.cfg.truncate_source or state_dict.get("truncate_source", TRUNCATE_SOURCE)
+        self.truncate_target = self.cfg.truncate_target or state_dict.get("truncate_target", TRUNCATE_TARGET)
+        super().load_state_dict(state_dict)
+
+    def max_positions(self) -> Tuple[int, int]:
+        """Longest source and target after truncation, with the end symbol."""
+        return self.truncate_source + 1, self.truncate_target + 1
+
+    def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
+        """``max_positions`` of the checkpoint being loaded; None while training a new model."""
+        if self._trained is None or "truncate_source" not in self._trained:
+            return None, None
+        return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.src_dict
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        return self.tgt_dict
