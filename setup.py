@@ -13,7 +13,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.8",
+    python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
     packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess"],

@@ -1,17 +1,17 @@
 """ROUGE-1, ROUGE-2 and summary-level ROUGE-L with confidence intervals and a signature.
 
-``rouge(hypotheses, references)`` for programs, ``etads-rouge HYP REF [REF ...]`` on a command line. The measures
-are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The package
-rouge-score, which follows ROUGE-1.5.5.pl, scores each pair. As there, words are runs of a-z and 0-9 after
-lower-casing; all other characters, Gigaword's ``#`` and other scripts included, only separate words.
+``rouge(hypotheses, references)`` for programs, ``etads-rouge HYP REF [REF ...]`` on a command line. The
+measures are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2.
+The package rouge-score, which follows ROUGE-1.5.5.pl, scores each pair. As there, words are runs of a-z and
+0-9 after lower-casing; all other characters, Gigaword's ``#`` and other scripts included, only separate words.
 
-Sentences matter to ROUGE-L alone: each sentence of the reference is matched with each sentence of the hypothesis,
-and the matches are united. A summary is one line. Lines are cut one by one, so a pair's score depends on no other:
+Sentences matter to ROUGE-L alone: each reference sentence is matched with each sentence of the hypothesis, and
+the matches are united. A summary is one line. Lines are cut one by one; a pair's score depends on no other:
 
 * a line that holds the sentence mark is cut at the mark, and only there;
-* a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing quotes
-  where white space follows. Tokenised text is cut in the same places ("a b . c d ." has two sentences). Untrained
-  rules know no abbreviations: "dr. smith came." becomes two. Write the mark where the sentences are known.
+* a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing
+  quotes where white space follows. Tokenised text is cut in the same places ("a b . c d ." has two sentences).
+  Untrained rules know no abbreviations: "dr. smith came." becomes two. Write the mark where sentences are known.
 
 The mark never counts as a word, whether lines are cut or not.
 """
@@ -54,20 +54,13 @@ class Score:
     precision_interval: Tuple[float, float]
     recall_interval: Tuple[float, float]
 
-    @property
-    def low(self) -> float:
-        """Lower end of the interval of F1."""
-        return self.f1_interval[0]
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval of F1."""
-        return self.f1_interval[1]
+    low = property(lambda self: self.f1_interval[0], doc="Lower end of the interval of F1.")
+    high = property(lambda self: self.f1_interval[1], doc="Upper end of the interval of F1.")
 
 
 @dataclass(frozen=True)
 class RougeReport:
-    """Scores by metric ("rouge1", "rouge2", "rougeL"), how they were made, pairs, empty hypotheses among them."""
+    """Scores by metric ("rouge1", "rouge2", "rougeL"), how they were made, pairs, empty hypotheses."""
 
     scores: Dict[str, Score]
     signature: str
@@ -108,7 +101,7 @@ def _scorer(stem: bool) -> rouge_scorer.RougeScorer:
 def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
     """Sentences of one summary by the module's rules, without marks, blank sentences or extra white space.
 
-    With an empty ``sentence_mark`` only Punkt's rules cut. Without ``split_sentences`` the text is one sentence.
+    With an empty ``sentence_mark`` only Punkt cuts. Without ``split_sentences`` the text is one sentence.
     """
     if not split_sentences:
         parts = [text.replace(sentence_mark, " ") if sentence_mark else text]
@@ -121,13 +114,11 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
     return [sentence for sentence in sentences if sentence]
 
 
-def score_pair(
-    texts: Sequence[str], stem: bool, sentence_mark: str, split_sentences: bool
-) -> List[List[float]]:
+def score_pair(texts: Sequence[str], *, stem: bool, sentence_mark: str, split_sentences: bool) -> List[Any]:
     """Score one hypothesis, ``texts[0]``, against its references, ``texts[1:]``.
 
-    Returns a row (F1, precision, recall), each in [0, 1], for each of METRICS. Of several references the one with
-    the highest F1 counts, for each metric by itself; this is rouge-score's ``score_multi``.
+    Returns a row (F1, precision, recall), each in [0, 1], for each of METRICS. Of several references the one
+    with the highest F1 counts, for each metric by itself; this is rouge-score's ``score_multi``.
     """
     hypothesis, *references = ("\n".join(split_summary(t, sentence_mark, split_sentences)) for t in texts)
     scores = _scorer(stem).score_multi(references, hypothesis)
@@ -208,13 +199,13 @@ def rouge(
 ) -> RougeReport:
     """Score ``hypotheses`` (n texts, one summary each) against ``references``.
 
-    ``references`` is n texts, or several sets of n texts each, as files hold them; of several the one with the
-    highest F1 counts, for each pair and metric. An empty reference scores 0, so it can stand where a set has none.
-    An empty hypothesis scores 0 and takes part in the means. ``jobs`` processes share the work and do not change
-    the result. ``progress`` shows a bar on stderr if that is a terminal. The module tells what a sentence is.
+    ``references`` is n texts, or several sets of n texts each, as files hold them; of several the one with
+    the highest F1 counts, for each pair and metric. An empty reference scores 0, so it can stand where a set
+    has none. An empty hypothesis scores 0 and takes part in the means. ``jobs`` processes share the work and
+    do not change the result. ``progress`` shows a bar on stderr if that is a terminal.
 
-    Raises ValueError if there is nothing to score, if counts differ, if a text stands where a sequence of texts
-    belongs, if ``bootstrap`` or ``jobs`` is below 1 or ``seed`` below 0.
+    Raises ValueError if there is nothing to score, if counts differ, if a text stands where a sequence of
+    texts belongs, if ``bootstrap`` or ``jobs`` is below 1 or ``seed`` below 0.
     """
     for option, value, least in (("bootstrap", bootstrap, 1), ("jobs", jobs, 1), ("seed", seed, 0)):
         if value < least:
@@ -225,7 +216,7 @@ def rouge(
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     _check_counts(["hypotheses", *(f"references {i}" for i in range(1, len(sets) + 1))], [hypotheses, *sets])
 
-    options = {"stem": stem, "sentence_mark": sentence_mark, "split_sentences": split_sentences}
+    options: Dict[str, Any] = {"stem": stem, "sentence_mark": sentence_mark, "split_sentences": split_sentences}
     score = functools.partial(score_pair, **options)
     n = len(hypotheses)
     results: Iterable[Any] = _map(score, list(zip(hypotheses, *sets)), jobs)
@@ -245,8 +236,8 @@ def rouge(
 def read_lines(path: str) -> List[str]:
     """Lines of a UTF-8 file; OSError if it cannot be read, ValueError with the line's number if not UTF-8.
 
-    Only a line feed ends a line: Python's ``splitlines`` would also cut at U+2028 or a form feed inside a summary,
-    and all later lines would be scored against the wrong reference.
+    Only a line feed ends a line: Python's ``splitlines`` would also cut at U+2028 or a form feed inside a
+    summary, and all later lines would be scored against the wrong reference.
     """
     lines = Path(path).read_bytes().split(b"\n")
     if not lines[-1]:  # what follows the last line feed
@@ -264,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="etads-rouge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L of summaries, with 95 %% confidence intervals.",
+        description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L, with 95 % confidence intervals.",
         epilog="""\
 example:
   etads-rouge output.txt test.target
@@ -309,11 +300,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(as_json if args.format == "json" else f"{heading}\n\n{report.format_table()}")
         if args.json:
             Path(args.json).write_text(as_json + "\n", encoding="utf-8")
-    except OSError as error:
-        print(f"etads-rouge: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        print(f"etads-rouge: error: {error}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"etads-rouge: error: {words}", file=sys.stderr)
         return 2
     return 0
 

@@ -183,7 +183,7 @@ class SummarizationTransformer(TransformerModelBase):
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Add the preset's options to the parser of ``fairseq-train``."""
-        preset = cls.__dataclass()  # type: ignore[attr-defined]  # set by register_model
+        preset = getattr(cls, "__dataclass")()  # noqa: B009  # set by register_model; cls.__dataclass would be mangled
         for option in fields(preset):
             if option.type is bool and option.default is True:
                 # fairseq would offer --share-all-embeddings as the switch that turns it *off*
