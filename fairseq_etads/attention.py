@@ -69,15 +69,13 @@ def _value_columns(center: Tensor, scope: Tensor, positions: Tensor, lengths: Te
     """Columns whose dot product is the focal bias: queries (B, H, T, 6), keys (B, S, 6), float32, no gradient.
 
     Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
-    coefficient is split into a part that is a multiple of a unit and a remainder. The unit is such that the first parts'
-    products with the (integer) powers of x, and their partial sums, fit 24 bits: they are added without rounding.
+    coefficient is split into a multiple of a unit and a remainder. The unit is such that the multiples' products with
+    the (integer) powers of x, and their partial sums, fit 24 bits: they are added without rounding.
     """
     origin = ((lengths - 1) / 2).floor()
     x = positions - origin[:, None]  # (B, S)
     with torch.no_grad():
-        square, slope, level = _bias_coefficients(
-            center.double(), scope.double(), origin.double()[:, None, None]
-        )
+        square, slope, level = _bias_coefficients(center.double(), scope.double(), origin.double()[:, None, None])
         largest_sum = -square * (lengths.double()[:, None, None] / 2 + 1) ** 2 * 4
         unit = torch.exp2(torch.ceil(torch.log2(largest_sum)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square, slope, level], dim=-1)  # (B, H, T, 3)
@@ -100,9 +98,7 @@ def _gradient_columns(center: Tensor, scope: Tensor, positions: Tensor, lengths:
     member = (block.unsqueeze(-1) == blocks).to(positions.dtype)  # (B, S, blocks)
     x = positions - origins.gather(1, block.long())
 
-    square, slope, level = _bias_coefficients(
-        center.unsqueeze(-1), scope.unsqueeze(-1), origins[:, None, None, :]
-    )
+    square, slope, level = _bias_coefficients(center.unsqueeze(-1), scope.unsqueeze(-1), origins[:, None, None, :])
     queries = torch.cat([square, slope, level], dim=-1)
     keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
     return queries - queries.detach(), keys

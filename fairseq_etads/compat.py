@@ -65,8 +65,8 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
             if "PytorchStreamReader" not in str(error) and not isinstance(error, EOFError):
                 raise
             raise RuntimeError(
-                f"{path}: not a complete checkpoint ({str(error).splitlines()[0]}). Delete it, or name another one with "
-                "--restore-file (training) or --path (generation)."
+                f"{path}: not a complete checkpoint ({next(iter(str(error).splitlines()), 'it ends early')}). Delete it, "
+                "or name another one with --restore-file (training) or --path (generation)."
             ) from error
 
     load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Document / summary pairs, truncated in one place."""
 
 import logging
-from typing import Any, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -102,3 +102,19 @@ class SummarizationDataset(LanguagePairDataset):
             tgt_dict,
             **kwargs,
         )
+
+    def batch_by_size(
+        self,
+        indices: np.ndarray,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> List[np.ndarray]:
+        """Batches in the order of ``indices``, all of them.
+
+        fairseq drops the last batch, the longest documents, when its size is not a multiple of
+        ``--required-batch-size-multiple`` (8 by default): in training, validation and generation, without a word.
+        """
+        batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
+        batched = sum(len(batch) for batch in batches)
+        return [*batches, np.asarray(indices[batched:])] if batched < len(indices) else batches

@@ -1,19 +1,17 @@
 """ROUGE-1, ROUGE-2 and summary-level ROUGE-L with confidence intervals and a signature.
 
 ``rouge(hypotheses, references)`` for programs, ``etads-rouge HYP REF [REF ...]`` on a command line. The
-measures are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2.
-The package rouge-score, which follows ROUGE-1.5.5.pl, scores each pair. As there, words are runs of a-z and
-0-9 after lower-casing; all other characters, Gigaword's ``#`` and other scripts included, only separate words.
+measures are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and
+3.2. Each pair is scored by the package rouge-score, which follows ROUGE-1.5.5.pl. As there, words are runs
+of a-z and 0-9 after lower-casing; all other characters (Gigaword's ``#``, other scripts) separate words.
 
-Sentences matter to ROUGE-L alone: each reference sentence is matched with each sentence of the hypothesis, and
-the matches are united. A summary is one line. Lines are cut one by one; a pair's score depends on no other:
+Sentences matter to ROUGE-L alone: each sentence of the reference is matched with each of the hypothesis, and
+the matches are united. A summary is one line, and what is a sentence depends on that line alone:
 
-* a line that holds the sentence mark is cut at the mark, and only there;
+* a line that holds the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
 * a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing
-  quotes where white space follows. Tokenised text is cut in the same places ("a b . c d ." has two sentences).
-  Untrained rules know no abbreviations: "dr. smith came." becomes two. Write the mark where sentences are known.
-
-The mark never counts as a word, whether lines are cut or not.
+  quotes where white space follows. So is tokenised text: "a b . c d ." has two sentences. Untrained rules
+  know no abbreviations but initials: "dr. smith came." becomes two. Write the mark where you can.
 """
 
 import argparse
@@ -33,14 +31,12 @@ from nltk.tokenize.punkt import PunktSentenceTokenizer
 from rouge_score import rouge_scorer, tokenize, tokenizers
 from tqdm import tqdm
 
-VERSION = "0.1.0"  # of this package, as in setup.py: the code that runs is what a signature must name
 SENTENCE_MARK = "<q>"
 RESAMPLES = 1000
 SEED = 12345
 # Our name of a metric -> its name in rouge-score, whose own "rougeL" joins all sentences into one.
 METRICS = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeLsum"}
 PUNKT = PunktSentenceTokenizer()  # untrained: its rules only
-TITLES = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
 
 @dataclass(frozen=True)
@@ -73,10 +69,10 @@ class RougeReport:
 
     def format_table(self) -> str:
         """An aligned table, the count of empty hypotheses and the signature; no newline at the end."""
-        rows = [f"{'metric':<8} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of F1"]
+        rows = [f"{'metric':<7} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of F1"]
         for name, score in self.scores.items():
             means = f"{score.f1:7.2f} {score.precision:7.2f} {score.recall:7.2f}"
-            rows.append(f"{TITLES[name]:<8} {means}   [{score.low:.2f}, {score.high:.2f}]")
+            rows.append(f"ROUGE-{name[5:]} {means}   [{score.low:.2f}, {score.high:.2f}]")
         return "\n".join([*rows, f"{self.empty} of {self.n} hypotheses are empty", self.signature])
 
 
@@ -110,17 +106,16 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
     else:
         parts = PUNKT.tokenize(text)
     # A line break inside a sentence must not reach rouge-score, which cuts there.
-    sentences = [" ".join(part.split()) for part in parts]
-    return [sentence for sentence in sentences if sentence]
+    return [" ".join(part.split()) for part in parts if part.strip()]
 
 
-def score_pair(texts: Sequence[str], *, stem: bool, sentence_mark: str, split_sentences: bool) -> List[Any]:
-    """Score one hypothesis, ``texts[0]``, against its references, ``texts[1:]``.
+def score_pair(texts: Sequence[str], stem: bool, cut: Dict[str, Any]) -> List[List[float]]:
+    """Score one hypothesis, ``texts[0]``, against its references, ``texts[1:]``; ``cut`` is for split_summary.
 
     Returns a row (F1, precision, recall), each in [0, 1], for each of METRICS. Of several references the one
     with the highest F1 counts, for each metric by itself; this is rouge-score's ``score_multi``.
     """
-    hypothesis, *references = ("\n".join(split_summary(t, sentence_mark, split_sentences)) for t in texts)
+    hypothesis, *references = ("\n".join(split_summary(text, **cut)) for text in texts)
     scores = _scorer(stem).score_multi(references, hypothesis)
     return [[scores[m].fmeasure, scores[m].precision, scores[m].recall] for m in METRICS.values()]
 
@@ -141,18 +136,20 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
     replacement. All columns share the draws. One draw at a time keeps memory at the size of ``scores``.
     """
     rng = np.random.default_rng(seed)
-    flat = scores.reshape(len(scores), -1)
-    means = np.empty((resamples, flat.shape[1]))
-    for row in means:
-        times_drawn = np.bincount(rng.integers(len(flat), size=len(flat)), minlength=len(flat))
-        row[:] = times_drawn @ flat / len(flat)
-    return np.percentile(means, [2.5, 97.5], axis=0).reshape(2, *scores.shape[1:])
+    n = len(scores)
+    means = np.empty((resamples, *scores.shape[1:]))
+    for draw in range(resamples):
+        times_drawn = np.bincount(rng.integers(n, size=n), minlength=n)
+        means[draw] = np.tensordot(times_drawn, scores, axes=1) / n
+    return np.percentile(means, [2.5, 97.5], axis=0)
 
 
 def _signature(
     stem: bool, sentence_mark: str, split_sentences: bool, refs: int, n: int, bootstrap: int, seed: int
 ) -> str:
     """One line that names all that a score depends on beside the texts."""
+    from . import __version__  # here, since the package may import this module before it sets the name
+
     mark = sentence_mark.encode("unicode_escape").decode("ascii")
     if split_sentences:
         split = f"mark {mark}, else punkt" if mark else "punkt"
@@ -163,11 +160,7 @@ def _signature(
         f"nltk:{metadata.version('nltk')}",  # the stemmer and Punkt's rules are nltk's
         f"stem:{'yes' if stem else 'no'}",
         f"split:{split}",
-        f"refs:{refs}",
-        f"n:{n}",
-        f"bootstrap:{bootstrap}",
-        f"seed:{seed}",
-        f"v:{VERSION}",
+        f"refs:{refs}|n:{n}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}",
     ]
     return "|".join(["ROUGE", *fields])
 
@@ -177,12 +170,8 @@ def _check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
     for name, lines in zip(names, texts):
         if not lines:
             raise ValueError(f"{name}: empty, nothing to score")
-    for name, lines in zip(names[1:], texts[1:]):
         if len(lines) != len(texts[0]):
-            raise ValueError(
-                f"line counts differ: {names[0]} has {len(texts[0])}, {name} has {len(lines)}; "
-                "line i of one must belong to line i of the other"
-            )
+            raise ValueError(f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)}")
 
 
 def rouge(
@@ -216,19 +205,18 @@ def rouge(
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     _check_counts(["hypotheses", *(f"references {i}" for i in range(1, len(sets) + 1))], [hypotheses, *sets])
 
-    options: Dict[str, Any] = {"stem": stem, "sentence_mark": sentence_mark, "split_sentences": split_sentences}
-    score = functools.partial(score_pair, **options)
-    n = len(hypotheses)
+    cut = {"sentence_mark": sentence_mark, "split_sentences": split_sentences}
+    score = functools.partial(score_pair, stem=stem, cut=cut)
     results: Iterable[Any] = _map(score, list(zip(hypotheses, *sets)), jobs)
     if progress:
-        results = tqdm(results, total=n, desc="ROUGE", unit=" pairs", disable=None)
+        results = tqdm(results, total=len(hypotheses), desc="ROUGE", unit=" pairs", disable=None)
     scores = 100 * np.array(list(results), dtype=float)  # (n, metric, F1 | precision | recall)
     means = scores.mean(axis=0).tolist()
     low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
     return RougeReport(
         scores={name: Score(*means[m], *zip(low[m], high[m])) for m, name in enumerate(METRICS)},
-        signature=_signature(stem, sentence_mark, split_sentences, len(sets), n, bootstrap, seed),
-        n=n,
+        signature=_signature(stem, sentence_mark, split_sentences, len(sets), len(scores), bootstrap, seed),
+        n=len(scores),
         empty=sum(not split_summary(text, sentence_mark, split_sentences=False) for text in hypotheses),
     )
 
@@ -294,15 +282,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             split_sentences=not args.no_sentence_split, bootstrap=args.bootstrap, seed=args.seed,
             jobs=args.jobs, progress=True,
         )  # fmt: skip
-        files = {"hypothesis_file": args.hypothesis, "reference_files": args.references}
+        files = {"hypothesis_file": names[0], "reference_files": names[1:]}
         as_json = json.dumps({**files, **report.to_dict()}, indent=2)
         heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])
         print(as_json if args.format == "json" else f"{heading}\n\n{report.format_table()}")
         if args.json:
             Path(args.json).write_text(as_json + "\n", encoding="utf-8")
     except (OSError, ValueError) as error:
-        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
-        print(f"etads-rouge: error: {words}", file=sys.stderr)
+        print(f"etads-rouge: error: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -1,8 +1,8 @@
 """fairseq's Transformer layers with the papers' attention in place of the plain one.
 
 The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so a plain Transformer's
-weights load into them, and with a mechanism switched off they compute what fairseq computes. Tensors are T x B x d_m, as
-everywhere in fairseq's Transformer.
+weights load into them, and with a mechanism switched off they compute what fairseq computes. Tensors are T x B x d_m,
+as everywhere in fairseq's Transformer.
 """
 
 import math
@@ -43,7 +43,7 @@ class FocusAttention(MultiheadAttention):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
         self.focal = FocalNetwork(embed_dim, num_heads)
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         query: Tensor,
         key: Optional[Tensor] = None,
@@ -88,7 +88,7 @@ class BridgeAttention(MultiheadAttention):
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         query: Tensor,
         key: Optional[Tensor],

@@ -110,13 +110,14 @@ class SummarizationTask(FairseqTask):
         directory = utils.split_paths(cfg.data)[0]
         if not os.path.isdir(directory):
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" does not exist; make it with etads-prepare or fairseq-preprocess'
+                f'the data directory (DATA) "{directory}" does not exist; '
+                "make it with etads-prepare or fairseq-preprocess"
             )
         if cfg.source_lang is None or cfg.target_lang is None:
             cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" holds no binarised pair such as train.source-target.source.idx; '
+                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx, say); '
                 "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
         dictionaries = []
@@ -203,7 +204,8 @@ class SummarizationTask(FairseqTask):
         if isinstance(generator, SequenceScorer):
             return hypotheses
         tokens = sample["net_input"]["src_tokens"]
-        empty = (tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())).all(dim=1).nonzero().flatten().tolist()
+        no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
+        empty = no_word.all(dim=1).nonzero().flatten().tolist()
         for row in empty:
             hypotheses[row] = [self._empty_hypothesis(hypotheses[row][0])]
         if empty:
@@ -239,9 +241,9 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(f"{side}_dictionary")
             if trained is not None and trained != fingerprint(dictionary):
                 raise ValueError(
-                    f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {fingerprint(dictionary)}) "
-                    f"is not the one the checkpoint was trained with (fingerprint {trained}): give the data directory "
-                    "with which it was trained"
+                    f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint "
+                    f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with (fingerprint {trained}): "
+                    "give the data directory with which it was trained"
                 )
         self._trained = state_dict
         self.truncate_source = self.cfg.truncate_source or state_dict.get("truncate_source", TRUNCATE_SOURCE)

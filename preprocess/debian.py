@@ -15,10 +15,12 @@ space cut out of the line. The builder checks the finished splits, and fails rat
 phrases ("This package contains the documentation.") and rewordings may be shared.
 
 How: source packages that share such a text are merged (union-find), and a group goes to one split as a whole,
-by a seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, by the boilerplate of library
-families; whole paragraphs of 40 characters would already tie a quarter together. A group above HELD_OUT_SHARE
-of valid or test goes to train, so that no family dominates an evaluation. Without a Packages index, the stem of
+by a seeded hash of its name. In Debian 12 the largest group is 9 % of the corpus, by boilerplate of library
+families; paragraphs of 40 characters would already tie a quarter together. A group above HELD_OUT_SHARE of
+valid or test goes to train, so that no family dominates an evaluation. Without a Packages index, the stem of
 a package's name stands for its source package.
+
+One file on purpose: with the standard library and tqdm it runs anywhere, as ``python debian.py`` too.
 """
 
 import argparse
@@ -49,7 +51,7 @@ OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target"
 SAMPLE = Path(__file__).resolve().parent / "sample"
 BULLET = re.compile(r"\s*[-*+•·‣o]\s+(?=\S)")
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
-NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|haskell|ghc)-)?((github|cran|bioc)-)?")
+NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|ghc)-)?((github|cran|bioc)-)?")
 NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|ruby|tests?|tools|utils)$")
 Groups = Dict[str, List["Pair"]]
 Report = Dict[str, Any]
@@ -116,7 +118,7 @@ def parse_stanzas(text: str) -> Iterator[Dict[str, str]]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Binary package -> source package, from a Packages index. ``Source: name (version)`` loses its version."""
+    """Binary package -> source package, from a Packages index; ``Source: name (1.0)`` gives name."""
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
@@ -248,7 +250,7 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
     """Split -> pairs, and the number dropped by ``--max-per-group`` and by the sizes.
 
-    Groups come in the order of their seeded hash; each goes to the first of test, valid and train that has room
+    Groups come in the order of their seeded hash; each goes to the first of test, valid and train with room
     for all of it. The lines keep this order, so the first lines of a file are a fair sample of it.
     """
 
@@ -352,18 +354,21 @@ def build(options: argparse.Namespace) -> str:
     """Builds the corpus into ``options.out``; returns what to tell the user."""
     translation, packages = find_inputs(options)
     contents = [read_bytes(path) for path in (*packages, *translation)]
+    names = [path.name for path in (*packages, *translation)]
     report: Report = {  # checksums are of the content, however it is compressed; folders do not matter
-        "inputs": [{"name": p.name, "sha256": sha256(c)} for p, c in zip((*packages, *translation), contents)],
+        "inputs": [{"name": name, "sha256": sha256(data)} for name, data in zip(names, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
     }
     if is_done(options.out, report, options.force):
         return f"{options.out} is up to date; --force builds it again"
     if not packages:
-        print("warning: no Packages index (--packages): grouping by the stem of package names", file=sys.stderr)
+        print("warning: no Packages index (--packages): grouping by stems of names", file=sys.stderr)
     texts = [decode(content) for content in contents]
     known = {k: v for text, _ in texts[: len(packages)] for k, v in source_names(text).items()}
     stanzas = [s for text, _ in texts[len(packages) :] for s in parse_stanzas(text)]
     described = [s for s in stanzas if s.get("Package") and "Description-en" in s]
+    if not described:
+        raise DebianError(f"no Description-en in {', '.join(names)}: is it an index named Translation-en?")
     pairs = []
     for stanza in tqdm(described, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -374,7 +379,7 @@ def build(options: argparse.Namespace) -> str:
     splits, not_used = assign(groups, options)
     dropped += not_used + Counter({"no Package or Description-en field": len(stanzas) - len(described)})
     for split in (s for s in SPLITS if not splits[s]):
-        raise DebianError(f"--valid-size and --test-size leave no pairs for {split}: {len(kept)} pairs in all")
+        raise DebianError(f"--valid-size, --test-size: nothing left for {split} of {len(kept)} pairs")
     wrong = crossings(splits)
     if wrong:
         raise DebianError(f"{len(wrong)} texts are in two splits, the first: {wrong[0][:80]}")
@@ -450,12 +455,12 @@ def parse_options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for {train,valid,test}.* and report.json")
+    add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
     add("--sample", action="store_true", help="unpack the embedded sample instead of building")
     add("--force", action="store_true", help="build again, or replace another corpus in --out")
     add("--lists", type=Path, default=Path("/var/lib/apt/lists"), metavar="DIR", help="default: %(default)s")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for source names")):
-        text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (default: all in --lists)"
+        text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
     for name, default, text in NUMBERS:
         option = "--" + name.replace("_", "-")
@@ -464,8 +469,9 @@ def parse_options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             parser.error(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
-    if options.sample and (options.translation or options.packages):
-        parser.error("--sample is ready-made: it takes no --translation and no --packages")
+    chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
+    if options.sample and (options.translation or options.packages or chosen):
+        parser.error("--sample is ready-made: it goes with --out and --force only")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")
         if low > high:

@@ -47,7 +47,7 @@ def atomic_writer(path: Path) -> Iterator[TextIO]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their ends. Only newline ends a line: str.splitlines() would also split at U+2028 and lose the pairing.
+    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
 
     Raises:
         PrepareError: the file is not UTF-8; names file and line.
@@ -164,7 +164,8 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path) -> None:
             minloglevel=1,
         )
     except RuntimeError as error:
-        raise PrepareError(f"--size {size}: SentencePiece cannot learn so many pieces from this text ({error})") from None
+        reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
+        raise PrepareError(f"--size {size}: {reason}") from None
     for suffix in (".vocab", ".model"):
         os.replace(f"{prefix}{suffix}", model.with_suffix(suffix))
 
@@ -225,7 +226,8 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
         different = [key for key in record if known.get(key) != record[key]]
         if different:
             raise PrepareError(
-                f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); give another OUT or delete it'
+                f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
+                "give another OUT or delete it"
             )
     with atomic_writer(path) as file:
         json.dump(record, file, indent=2)

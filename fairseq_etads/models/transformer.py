@@ -1,13 +1,13 @@
 """One composable Transformer for summarisation: its options, its presets, its encoder and decoder.
 
-The options are fairseq's own ``TransformerConfig``, flattened into a dataclass, and this project's mechanisms. A mechanism
-is a field, a named architecture a preset that changes defaults; there is one model class.
+The options are fairseq's own ``TransformerConfig``, flattened into a dataclass, and this project's mechanisms. A
+mechanism is a field, a named architecture a preset that changes defaults; there is one model class.
 """
 
 import itertools
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import Field, dataclass, field, fields, make_dataclass
-from typing import Any, Dict, FrozenSet, Iterator, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -33,9 +33,7 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 class SummarizationTransformerConfig(TransformerConfig):
     """fairseq's TransformerConfig and this project's mechanisms."""
 
-    focus_layers: str = field(
-        default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"}
-    )
+    focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
     )
@@ -62,7 +60,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # the decoder is as wide as the encoder, and the position tables as long as the truncated texts, unless told otherwise
+    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as the truncated texts
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -71,8 +69,8 @@ _PAPER: Dict[str, Any] = {
     "max_target_positions": 0,
 }
 _HELP = {
-    "max_source_positions": "longest source the encoder has positions for (default 0: --truncate-source and the end symbol)",
-    "max_target_positions": "longest summary the decoder has positions for (default 0: --truncate-target and the end symbol)",
+    "max_source_positions": "longest source there are positions for (default 0: --truncate-source and the end symbol)",
+    "max_target_positions": "longest summary there are positions for (default 0: --truncate-target and the end symbol)",
 }
 
 PRESETS: Dict[str, Dict[str, Any]] = {
@@ -98,7 +96,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
     text = str(value).strip()
     if text in ("all", "none"):
         return frozenset(range(count)) if text == "all" else frozenset()
-    chosen = set()
+    chosen: Set[int] = set()
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if not first.isdigit() or (dash and not last.isdigit()):
@@ -183,14 +181,12 @@ class SummarizationTransformer(TransformerModelBase):
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Add the preset's options to the parser of ``fairseq-train``."""
-        preset = getattr(cls, "__dataclass")()  # noqa: B009  # set by register_model; cls.__dataclass would be mangled
+        preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
         for option in fields(preset):
             if option.type is bool and option.default is True:
                 # fairseq would offer --share-all-embeddings as the switch that turns it *off*
                 flag = "--" + option.name.replace("_", "-")
-                parser.add_argument(
-                    flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"]
-                )
+                parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     @classmethod
@@ -200,7 +196,7 @@ class SummarizationTransformer(TransformerModelBase):
         Raises:
             ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
         """
-        options = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
+        options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
         config.max_source_positions = _position_limit(config, task, "source")
         config.max_target_positions = _position_limit(config, task, "target")

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Score summaries, beside the first words of the documents if those are given, and show a few.
+#
+#   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
+#
+#   --summaries FILE   one summary a line (scripts/generate.sh makes it); may be given several times, to compare systems
+#   --references FILE  one reference a line
+#   --documents FILE   one document a line: also scores each document's first N words, and shows documents
+#   --lead N           how many words (default: 8)
+#   --show N           how many document / reference / summary triples to print (default: 3)
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+summaries=() references="" documents="" lead=8 show=3 more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --summaries) need_value "$@"; summaries+=("$2"); shift 2 ;;
+        --references) need_value "$@"; references=$2; shift 2 ;;
+        --documents) need_value "$@"; documents=$2; shift 2 ;;
+        --lead) need_value "$@"; lead=$2; shift 2 ;;
+        --show) need_value "$@"; show=$2; shift 2 ;;
+        -h | --help) usage ;;
+        --) shift; more+=("$@"); break ;;
+        *) die "unknown option $1; see --help (options of etads-rouge come after --)" ;;
+    esac
+done
+[ ${#summaries[@]} -gt 0 ] || die "--summaries is missing; see --help"
+[ -n "$references" ] || die "--references is missing; see --help"
+need_integer --lead "$lead"
+[[ $show =~ ^[0-9]+$ ]] || die "--show $show: choose a whole number"
+for file in "${summaries[@]}" "$references" ${documents:+"$documents"}; do
+    [ -f "$file" ] || die "$file: no such file"
+done
+use_environment
+
+score() {
+    etads-rouge "$1" "$references" ${more[@]+"${more[@]}"}
+    echo
+}
+for file in "${summaries[@]}"; do score "$file"; done
+if [ -n "$documents" ]; then
+    first=$(dirname "${summaries[0]}")/first-$lead-words.txt
+    awk -v n="$lead" '{ line = $1; for (i = 2; i <= n && i <= NF; i++) line = line " " $i; print line }' \
+        "$documents" > "$first"
+    score "$first"
+fi
+[ "$show" -gt 0 ] || exit 0
+for ((line = 1; line <= show; line++)); do
+    [ -z "$documents" ] || printf 'document   %s\n' "$(sed -n "${line}p" "$documents" | cut -c1-300)"
+    printf 'reference  %s\n' "$(sed -n "${line}p" "$references")"
+    for file in "${summaries[@]}"; do
+        printf 'summary    %s   (%s)\n' "$(sed -n "${line}p" "$file")" "$(basename "$file")"
+    done
+    echo
+done

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Prepare parallel text and train a model on it. Run it again to go on after an interruption.
+#
+#   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
+#
+#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
+#   --out DIR           gets prepared/ (tokens, dictionary, binarised data) and checkpoints/
+#   --arch NAME         architecture (default: etads); fairseq-train --help lists them
+#   --tokens KIND       bpe (default), sentencepiece or word
+#   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
+#   --keep-case         do not lower-case
+#   --truncate-source N, --truncate-target N   tokens read and learnt (default: 400 and 100, as in ETADS)
+#   --max-tokens N      source tokens in a batch (default: 4096)
+#   --max-update N      steps (default: 200000)
+#   --cpu               do not use a GPU
+#
+# The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps and then inverse square root, gradient norm
+# at most 2, label smoothing off. Whatever stands after -- overrides it, for example:
+#
+#   scripts/train.sh --text data/cnndm --out runs/etads -- --fp16 --update-freq 4 --seed 2
+#
+# Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+text="" out="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000
+prepare=() task=() more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --text) need_value "$@"; text=$2; shift 2 ;;
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --arch) need_value "$@"; arch=$2; shift 2 ;;
+        --tokens) need_value "$@"; tokens=$2; shift 2 ;;
+        --size) need_value "$@"; size=$2; shift 2 ;;
+        --keep-case) prepare+=(--keep-case); shift ;;
+        --truncate-source | --truncate-target) need_value "$@"; need_integer "$1" "$2"; task+=("$1" "$2"); shift 2 ;;
+        --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
+        --max-update) need_value "$@"; max_update=$2; shift 2 ;;
+        --cpu) more+=(--cpu); shift ;;
+        -h | --help) usage ;;
+        --) shift; more+=("$@"); break ;;
+        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
+    esac
+done
+[ -n "$text" ] || die "--text is missing; see --help"
+[ -n "$out" ] || die "--out is missing; see --help"
+need_choice --tokens "$tokens" bpe sentencepiece word
+need_integer --size "$size"
+need_integer --max-tokens "$max_tokens"
+need_integer --max-update "$max_update"
+use_environment
+
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+etads-prepare "$text" "$out/prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+
+say "training $arch; log: $out/train.log"
+fairseq-train "$out/prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
+    --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
+    --criterion label_smoothed_cross_entropy --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8 \
+    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
+    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100 --log-file "$out/train.log" \
+    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"} 2>&1 |
+    { grep --line-buffered -E '\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training' || true; } |
+    cut -c1-200 >&2
+say "best checkpoint: $out/checkpoints/checkpoint_best.pt"

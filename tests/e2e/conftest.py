@@ -1,0 +1,43 @@
+"""The toy task binarised, and a model trained on it, both by the real commands."""
+
+import pytest
+from helpers import run_command
+from toy import PLUGIN, SMALL_MODEL, write_pairs
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Directory with text/ and bin/."""
+    directory = tmp_path_factory.mktemp("corpus")
+    text = directory / "text"
+    text.mkdir()
+    for seed, (split, count) in enumerate((("train", 600), ("valid", 40), ("test", 37))):
+        write_pairs(text, split, count, seed)
+    run_command(
+        [
+            "fairseq-preprocess",
+            "-s",
+            "source",
+            "-t",
+            "target",
+            "--joined-dictionary",
+            "--destdir",
+            str(directory / "bin"),
+        ]
+        + [f"--{split}pref={text / split}" for split in ("train", "valid", "test")],
+        cwd=directory,
+    )
+    return directory
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, tmp_path_factory):
+    """A checkpoint directory of an etads model that has learnt the task."""
+    save = tmp_path_factory.mktemp("trained")
+    run_command(
+        ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]
+        + ["--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3", "--max-update", "300"]
+        + ["--save-dir", str(save), "--no-epoch-checkpoints"],
+        cwd=save,
+    )
+    return save

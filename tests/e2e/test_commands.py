@@ -1,0 +1,195 @@
+"""fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import run_command
+from toy import PLUGIN, SMALL_MODEL, WORDS, summaries, write_pairs
+
+
+def generate(data, checkpoint, *options, check=True, command="fairseq-generate", **kwargs):
+    return run_command(
+        [command, str(data), *PLUGIN, "--path", str(checkpoint), "--beam", "3", "--max-len-b", "8", "--cpu", *options],
+        cwd=Path(checkpoint).parent,
+        check=check,
+        **kwargs,
+    )
+
+
+def test_it_learns_and_every_document_is_summarised(corpus, trained):
+    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt").stdout)
+    expected = (corpus / "text" / "test.target").read_text().splitlines()
+    assert sorted(found) == list(range(len(expected))), "documents were skipped"
+    right = sum(found[number] == target for number, target in enumerate(expected))
+    assert right >= 0.9 * len(expected), f"{right} of {len(expected)}"
+
+
+def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, corpus):
+    long_document = " ".join((WORDS * 20)[:300])
+    lines = [f"{WORDS[5]} {WORDS[6]} {WORDS[7]}", "", long_document, f"{WORDS[1]} {WORDS[9]}"]
+    output = generate(
+        corpus / "bin", trained / "checkpoint_best.pt", "--buffer-size", "10", "--batch-size", "4",
+        command="fairseq-interactive", input="\n".join(lines) + "\n",
+    ).stdout  # fmt: skip
+    found = summaries(output)
+    assert list(found) == [0, 1, 2, 3], "not in the order of the input"
+    assert found[1] == ""
+    assert "1 empty document(s)" in output and "1 of 4 cut to 8 tokens" in output
+    assert found[2] == f"{WORDS[0]} {WORDS[1]}"
+
+
+def test_a_document_is_summarised_the_same_in_any_batch(trained, corpus):
+    batches = [
+        summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
+        for options in (["--batch-size", "1"], ["--batch-size", "16", "--left-pad-source"])
+    ]
+    assert batches[0] == batches[1]
+
+
+def test_validate_loads_the_checkpoint(trained, corpus):
+    output = run_command(
+        ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
+        + ["--max-tokens", "400"],
+        cwd=trained,
+    ).stdout
+    assert "loss" in output
+
+
+def test_hydra_train(corpus, tmp_path):
+    (tmp_path / "small.yaml").write_text(
+        f"""# @package _group_
+common: {{user_dir: fairseq_etads, cpu: true, seed: 7}}
+task: {{_name: summarization, data: {corpus / "bin"}, truncate_source: 8}}
+model: {{_name: etads_focus, encoder_layers: 2, encoder_embed_dim: 32, encoder_ffn_embed_dim: 32, focus_layers: "2"}}
+criterion: {{_name: label_smoothed_cross_entropy}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+optimization: {{lr: [0.001], max_update: 4}}
+dataset: {{max_tokens: 400, num_workers: 0}}
+checkpoint: {{save_dir: {tmp_path / "checkpoints"}, no_epoch_checkpoints: true}}
+"""
+    )
+    output = run_command(
+        ["fairseq-hydra-train", "--config-dir", str(tmp_path), "--config-name", "small", "model.decoder_layers=1"],
+        cwd=tmp_path,
+    ).stdout
+    assert output.count("FocusEncoderLayer(") == 1 and "gate_q_proj" not in output
+    found = summaries(generate(corpus / "bin", tmp_path / "checkpoints" / "checkpoint_last.pt").stdout)
+    assert len(found) == 37
+
+
+def train_command(corpus, save, *options):
+    return [
+        *("fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.3"),
+        *("--lr", "1e-3", "--save-dir", str(save), "--save-interval-updates", "7", "--no-epoch-checkpoints"),
+        *("--keep-interval-updates", "1", "--disable-validation", *options),
+    ]
+
+
+def parameters(save):
+    return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+def test_training_killed_and_started_again_ends_with_the_same_parameters(corpus, tmp_path):
+    """Killed in the middle of an epoch, with dropout on: the result must be bit for bit the uninterrupted one."""
+    updates = ("--max-update", "45")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run_command(train_command(corpus, whole, *updates), cwd=tmp_path)
+
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with open(tmp_path / "log", "w") as log:
+        # far more updates than it will live to see, so that it cannot end by itself
+        process = subprocess.Popen(
+            train_command(corpus, killed, "--max-update", "100000"),
+            cwd=tmp_path,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
+        deadline = time.monotonic() + 120
+        while not (killed / "checkpoint_last.pt").exists():
+            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    survived = torch.load(killed / "checkpoint_last.pt", weights_only=True)
+    reached = survived["optimizer_history"][-1]["num_updates"]
+    assert 0 < reached < 45, f"killed too late to show anything: {reached} updates"
+
+    output = run_command(train_command(corpus, killed, *updates), cwd=tmp_path).stdout
+    assert f"@ {reached} updates" in output
+    expected, resumed = parameters(whole), parameters(killed)
+    assert expected.keys() == resumed.keys()
+    for name, value in expected.items():
+        assert torch.equal(value, resumed[name]), f"{name} differs after resuming"
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        (["--arch", "etads", "--encoder-layers", "4", "--focus-layers", "5-9"], ["--focus-layers", "5-9", "1-4"]),
+        (["--arch", "etads", "--decoder-layers", "2", "--saliency-layers", "x"], ["--saliency-layers", '"x"', '"all"']),
+        (["--arch", "etads", "--truncate-source", "0"], ["--truncate-source 0", "1 or more"]),
+        (["--arch", "etads", "--train-subset", "trian"], ["trian", "it has: test, train, valid"]),
+        (["--arch", "etadz"], ["etadz", "etads_basic"]),
+    ],
+)
+def test_bad_options_are_refused_in_words(corpus, tmp_path, options, words):
+    result = run_command(
+        ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--max-tokens", "400", "--cpu", *options],
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode != 0
+    last = result.stdout.strip().splitlines()[-1]
+    for word in words:
+        assert word in last, last
+
+
+def test_a_missing_data_directory_is_refused_in_words(tmp_path):
+    result = run_command(
+        ["fairseq-train", "nowhere", *PLUGIN, "--arch", "etads", "--max-tokens", "9"], tmp_path, check=False
+    )
+    assert result.returncode != 0 and '"nowhere" does not exist' in result.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [WORDS[:-9], [*WORDS[:-1], "changed"]])
+def test_another_dictionary_than_the_checkpoints_is_refused_in_words(trained, tmp_path, words):
+    write_pairs(tmp_path, "test", 20, seed=5, words=words)
+    run_command(
+        [
+            "fairseq-preprocess",
+            "-s",
+            "source",
+            "-t",
+            "target",
+            "--joined-dictionary",
+            "--destdir",
+            str(tmp_path / "bin"),
+        ]
+        + [f"--trainpref={tmp_path / 'test'}", f"--testpref={tmp_path / 'test'}"],
+        cwd=tmp_path,
+    )
+    result = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)
+    assert result.returncode != 0
+    assert (
+        "the source dictionary in DATA" in result.stdout
+        and "is not the one the checkpoint was trained with" in result.stdout
+    )
+
+
+def test_a_hostile_checkpoint_is_refused_by_the_command(corpus, tmp_path):
+    class RunsCode:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "victim"),))
+
+    torch.save({"model": RunsCode(), "args": None, "cfg": None}, tmp_path / "hostile.pt")
+    result = generate(corpus / "bin", tmp_path / "hostile.pt", check=False)
+    assert result.returncode != 0 and "hostile.pt: refused" in result.stdout
+    assert not (tmp_path / "victim").exists()

@@ -1,0 +1,62 @@
+"""The shell pipelines, as a user types them."""
+
+from pathlib import Path
+
+import pytest
+from helpers import run_command
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+
+
+@pytest.mark.parametrize("name", ["quickstart", "install", "train", "generate", "evaluate", "test"])
+def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
+    output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
+    assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")
+    result = run_command([str(SCRIPTS / f"{name}.sh"), "--colour"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and f"{name}.sh: unknown option --colour" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command,words",
+    [
+        (
+            ["train.sh", "--text", "a", "--out", "b", "--tokens", "letters"],
+            ["--tokens letters", "bpe sentencepiece word"],
+        ),
+        (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a directory']),
+        (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),
+        (["train.sh", "--text"], ["--text needs a value"]),
+        (["generate.sh", "--run", "nowhere", "--output", "x"], ["--run nowhere: no prepared data"]),
+        (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
+        (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
+        (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
+    ],
+)
+def test_bad_input_is_refused_in_words(tmp_path, command, words):
+    result = run_command([str(SCRIPTS / command[0]), *command[1:]], cwd=tmp_path, check=False)
+    assert result.returncode == 2
+    for word in words:
+        assert word in result.stdout
+
+
+def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
+    """The whole pipeline on the real sample, with so few steps that only the plumbing is tested."""
+    out = tmp_path / "run"
+    command = [str(SCRIPTS / "quickstart.sh"), "--no-install", "--out", str(out), "--steps", "6"]
+    first = run_command(command, cwd=tmp_path).stdout
+    assert first.count("ROUGE-1") == 3 and first.count("ROUGE|backend") == 3, "model, untrained model, first words"
+    assert first.count("document   ") == first.count("reference  ") == 3
+    assert len((out / "summaries.txt").read_text().splitlines()) == 500
+    weights = (out / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns
+
+    second = run_command(command, cwd=tmp_path).stdout
+    assert second.count("ROUGE-1") == 3
+    assert (out / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns == weights, "trained again"
+
+    documents = tmp_path / "new.txt"
+    documents.write_text("This package contains the Documentation of Frobnicator.\n\nA game of chess\n")
+    generate = [str(SCRIPTS / "generate.sh"), "--run", str(out), "--input", str(documents), "--cpu", "--max-len", "10"]
+    run_command([*generate, "--output", str(tmp_path / "new.summaries")], cwd=tmp_path)
+    summaries = (tmp_path / "new.summaries").read_text().split("\n")
+    assert len(summaries) == 4 and summaries[1] == "" and summaries[3] == ""

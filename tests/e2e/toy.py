@@ -1,0 +1,30 @@
+"""A small task for the real commands: the summary is the document's first two words."""
+
+import random
+
+WORDS = [f"word{number}" for number in range(24)]
+SMALL_MODEL = [
+    *("--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "64", "--encoder-ffn-embed-dim", "128"),
+    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--max-tokens", "400", "--num-workers", "0"),
+    *("--optimizer", "adam", "--clip-norm", "2", "--no-progress-bar", "--cpu", "--seed", "7", "--log-format", "simple"),
+]
+PLUGIN = ["--user-dir", "fairseq_etads", "--task", "summarization"]
+
+
+def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
+    generator = random.Random(seed)
+    with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
+        for _ in range(count):
+            document = generator.sample(words, generator.randint(2, longest))
+            sources.write(" ".join(document) + "\n")
+            targets.write(" ".join(document[:2]) + "\n")
+
+
+def summaries(output):
+    """Number of a document -> its best summary, from what fairseq-generate or -interactive printed."""
+    found = {}
+    for line in output.splitlines():
+        if line.startswith("H-"):
+            number, _, words = line[2:].split("\t")
+            found.setdefault(int(number), words)
+    return found

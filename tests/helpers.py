@@ -1,0 +1,85 @@
+"""What the tests share: small models and tasks built as fairseq builds them, batches, and the real commands."""
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import List, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
+from fairseq_etads.task import SummarizationConfig, SummarizationTask
+
+PAD, EOS = 1, 2
+SMALL = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 32,
+    "encoder_ffn_embed_dim": 48,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "dropout": 0.0,
+}
+
+
+def make_dictionary(words: int = 40) -> Dictionary:
+    dictionary = Dictionary()
+    for number in range(words):
+        dictionary.add_symbol(f"w{number}", n=words - number)
+    return dictionary
+
+
+def make_task(
+    truncate_source: Optional[int] = None, truncate_target: Optional[int] = None, **options
+) -> SummarizationTask:
+    dictionary = make_dictionary()
+    cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
+    cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
+    for name, value in options.items():
+        setattr(cfg, name, value)
+    return SummarizationTask(cfg, dictionary, dictionary)
+
+
+def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):
+    """A small model, built the way fairseq-train builds it; options as on its command line, with underscores."""
+    task = task or make_task()
+    args = Namespace(arch=arch, **{**SMALL, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    cfg = convert_namespace_to_omegaconf(args)
+    torch.manual_seed(1)
+    model_cfg = cfg.model if arch != "transformer" else args
+    model = ARCH_MODEL_REGISTRY[arch].build_model(model_cfg, task)
+    with torch.no_grad():  # biases start at 0; a test should see them matter
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.1)
+    return model.eval()
+
+
+def make_batch(documents: List[List[int]], left: bool = False, width: Optional[int] = None) -> torch.Tensor:
+    """Documents (without the end symbol) -> (B, S) ids, each with the end symbol, padded to the longest or to width."""
+    width = width or max(map(len, documents)) + 1
+    batch = torch.full((len(documents), width), PAD)
+    for row, document in enumerate(documents):
+        tokens = torch.tensor([*document, EOS])
+        if left:
+            batch[row, width - len(tokens) :] = tokens
+        else:
+            batch[row, : len(tokens)] = tokens
+    return batch
+
+
+def run_command(command: List[str], cwd: Path, check: bool = True, **kwargs) -> subprocess.CompletedProcess:
+    """Run a console command of this environment and return its output; a failure shows the output."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    result = subprocess.run(
+        command, cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs
+    )
+    if check:
+        assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-4000:]}"
+    return result

@@ -1,0 +1,74 @@
+"""Loop-written oracles, one per equation, in float64. Slow and literal on purpose; the only copy.
+
+Each works on one document without padding and one head, with plain Python loops over positions, so that it can be read
+beside the paper.
+"""
+
+import math
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+
+def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
+    """ETADS, equation 7. center, scope (T,), positions (S,) -> (T, S)."""
+    bias = torch.zeros(len(center), len(positions), dtype=torch.float64)
+    for i in range(len(center)):
+        for j in range(len(positions)):
+            distance = float(positions[j]) - float(center[i])
+            bias[i, j] = -(distance**2) / (float(scope[i]) ** 2 / 2)
+    return bias
+
+
+def softmax_row(scores: List[Tensor]) -> List[Tensor]:
+    largest = max(float(score) for score in scores)
+    exponentials = [torch.exp(score - largest) for score in scores]
+    total = sum(exponentials)
+    return [value / total for value in exponentials]
+
+
+def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor) -> Tensor:
+    """ETADS, equation 8. q, k, v (m, D), center, scope (m,), differentiable -> (m, D)."""
+    m, width = q.shape
+    rows = []
+    for i in range(m):
+        scores = []
+        for j in range(m):
+            energy = (q[i] * k[j]).sum() / math.sqrt(width)
+            bias = -((j - center[i]) ** 2) / (scope[i] ** 2 / 2)
+            scores.append(energy + bias)
+        weights = softmax_row(scores)
+        rows.append(sum(weight * v[j] for j, weight in enumerate(weights)))
+    return torch.stack(rows)
+
+
+def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tuple[Tensor, Tensor]:
+    """ETADS, equations 5 and 6. q (m, d_m), W_p, W_g (d_m, d_m) applied as W x, U_c, U_d (H, D) -> mu, sigma (H, m)."""
+    m, _ = q.shape
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(m)) / m
+    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
+    for i in range(m):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            center[h, i] = m * torch.sigmoid((part * u_c[h]).sum())
+            scope[h, i] = m * torch.sigmoid((part * u_d[h]).sum())
+    return center, scope
+
+
+def saliency_attention(
+    q: Tensor, k: Tensor, v: Tensor, gate_q: Optional[Tensor], gate_k: Optional[Tensor]
+) -> Tuple[Tensor, Tensor]:
+    """ETADS, equations 9 and 10. q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D) and the softmax (T, S)."""
+    rows, all_weights = [], []
+    for i in range(len(q)):
+        weights = softmax_row([(q[i] * k[j]).sum() / math.sqrt(q.shape[1]) for j in range(len(k))])
+        total = torch.zeros(v.shape[1], dtype=v.dtype)
+        for j in range(len(k)):
+            gate = 1.0 if gate_q is None else torch.sigmoid((gate_q[i] * gate_k[j]).sum())
+            total = total + gate * weights[j] * v[j]
+        rows.append(total)
+        all_weights.append(torch.stack(weights))
+    return torch.stack(rows), torch.stack(all_weights)

@@ -1,0 +1,97 @@
+"""Checkpoints: plain ones load with weights_only on, hostile and broken ones are refused in words, copies are whole."""
+
+import os
+import pickle
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.file_io import PathManager
+
+from fairseq_etads import compat
+
+MINIMAL = {"optimizer_history": [{"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}],
+           "model": {}, "extra_state": {"train_iterator": {"epoch": 1}}, "args": None, "cfg": None}  # fmt: skip
+
+
+class RunsCode:
+    """Unpickling it would create a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+@pytest.mark.parametrize("key", ["model", "extra_state", "harmless"])
+def test_a_checkpoint_that_runs_code_is_refused_and_does_not_run(tmp_path, key):
+    path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
+    torch.save({**MINIMAL, key: RunsCode(victim)}, path)
+    with pytest.raises(compat.UnsafeCheckpointError) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not victim.exists()
+    for part in (str(path), "refused", "mkdir", "can run code"):
+        assert part in str(error.value)
+    assert "weights_only" not in str(error.value), "the advice must not be to switch the protection off"
+
+
+def test_it_is_refused_also_when_the_environment_asks_for_unsafe_loading(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
+    torch.save({**MINIMAL, "model": RunsCode(victim)}, path)
+    with pytest.raises(compat.UnsafeCheckpointError):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not victim.exists()
+
+
+def test_a_bare_pickle_is_refused(tmp_path):
+    path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
+    path.write_bytes(pickle.dumps(RunsCode(victim)))
+    with pytest.raises(compat.UnsafeCheckpointError):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not victim.exists()
+
+
+def test_what_fairseq_checkpoints_hold_is_allowed(tmp_path):
+    from argparse import Namespace
+
+    from omegaconf import OmegaConf
+
+    cfg = OmegaConf.create({"model": {"_name": "etads", "lr": [0.1], "path": None, "on": True, "share": 0.5}})
+    path = tmp_path / "checkpoint.pt"
+    torch.save({**MINIMAL, "cfg": cfg, "args": None, "extra": Namespace(arch="etads", betas=(0.9, 0.98))}, path)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert state["cfg"].model.lr == [0.1] and state["extra"].arch == "etads"
+
+
+@pytest.mark.parametrize("size", [0, 10, 500])
+def test_half_a_checkpoint_is_named(tmp_path, size):
+    path = tmp_path / "half.pt"
+    torch.save({**MINIMAL, "model": {"weight": torch.zeros(1000)}}, path)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(RuntimeError, match=r"half\.pt: (not a complete checkpoint|refused)"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
+    source, copy = tmp_path / "a.pt", tmp_path / "b.pt"
+    source.write_bytes(b"new")
+    copy.write_bytes(b"old")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        PathManager.copy(str(source), str(copy), overwrite=True)
+    assert copy.read_bytes() == b"old"
+    monkeypatch.undo()
+    assert PathManager.copy(str(source), str(copy), overwrite=True)
+    assert copy.read_bytes() == b"new"
+
+
+def test_installing_twice_changes_nothing():
+    before = checkpoint_utils.load_checkpoint_to_cpu
+    compat.install()
+    assert checkpoint_utils.load_checkpoint_to_cpu is before

@@ -1,0 +1,408 @@
+"""Tests of the Debian corpus builder: parsing, counted drops, splits that share no text, and the command."""
+
+import bz2
+import gzip
+import json
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from etads_preprocess import debian
+
+ROLES = ("source", "target", "package")
+
+TRANSLATION = b"""\
+Package: alpha
+Description-md5: 0
+Description-en: editor for alpha files
+ Alpha edits files that are
+ wrapped over lines.
+ .
+ It can:
+  * open files, even those
+    of other programs
+  * save them
+ Everything is undone with one key.
+
+Package: alpha-copy
+Description-en: editor for alpha files
+ Alpha edits files that are wrapped over lines.
+ .
+ It can:
+  * open files, even those of other programs
+  * save them
+ Everything is undone with one key.
+
+Package: alpha-other
+Description-en: another synopsis of it
+ ALPHA edits files that are wrapped over lines.
+ .
+ It can:
+  - open files, even those of other programs
+  - save them
+ Everything is undone with one key.
+
+Package: beta
+Description-en: transitional package
+ This is a transitional package for gamma.
+
+Package: gamma
+Description-en: plays the third letter
+ This dummy package can be removed.
+
+Package: nothing
+Description-en: has no description
+
+Package: nameless
+Description-en:
+ A description of which nobody has written the synopsis.
+
+Package: unread
+Description-md5: 1
+
+Package: latin
+Description-en: viewer for caf\xe9 menus
+ Shows the menu of a caf\xe9\x07, e\xcc\x81crit in\tLatin-1.
+"""
+
+
+def corpus(n=40):
+    """Translation-en and Packages texts of n programs: foo-i with a library, and two versions of bar-i."""
+    translation, packages = [], []
+    for i in range(n):
+        word = "".join(chr(ord("a") + int(digit)) for digit in str(100 + i))  # digits would be masked
+        shared = f"The {word} program converts {word} pictures to a {word} format, and back again if needed."
+        for name, source, extra in (
+            (f"foo-{word}", "", "It has a window."),
+            (f"libfoo-{word}-dev", f"foo-{word} (1.0-{i})", "Headers only."),
+            (f"bar-{word}-11", f"bar-{word}-11", f"Compiler of {word}, release eleven."),
+            (f"bar-{word}-12", f"bar-{word}-12", f"The {word} compiler, newer."),
+        ):
+            first = shared + "\n .\n " if "foo" in name else ""
+            translation.append(f"Package: {name}\nDescription-en: {name} synopsis\n {first}{extra} {name}\n")
+            packages.append(f"Package: {name}\nVersion: 1\n" + (f"Source: {source}\n" if source else ""))
+    return "\n".join(translation), "\n".join(packages)
+
+
+@pytest.fixture
+def indexes(tmp_path):
+    """Options naming the indexes of ``corpus()``, as plain files."""
+    (tmp_path / "Translation-en").write_text(corpus()[0], encoding="utf-8")
+    (tmp_path / "Packages").write_text(corpus()[1], encoding="utf-8")
+    inputs = ["--translation", str(tmp_path / "Translation-en"), "--packages", str(tmp_path / "Packages")]
+    return [*inputs, "--valid-size", "20", "--test-size", "20"]
+
+
+def run(out, *arguments):
+    return debian.main(["--out", str(out), *map(str, arguments)])
+
+
+def read(out):
+    """Split -> pairs, from the files; a document is one paragraph."""
+    splits = {}
+    for split in debian.SPLITS:
+        sides = [(out / f"{split}.{r}").read_text(encoding="utf-8").split("\n") for r in ROLES]
+        assert len(sides[0]) == len(sides[1]) == len(sides[2])
+        assert [side.pop() for side in sides] == ["", "", ""]
+        splits[split] = [debian.Pair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
+    return splits
+
+
+def describe(*lines):
+    return debian.split_description("\n".join(["synopsis", *lines]))[1]
+
+
+def pairs_of(data):
+    text = debian.decode(data)[0]
+    found = [(s["Package"], s.get("Description-en", "")) for s in debian.parse_stanzas(text)]
+    return {name: debian.split_description(value) for name, value in found}
+
+
+def options(*arguments):
+    return debian.parse_options(["--out", "unused", *arguments])
+
+
+# Reading and text
+
+
+def test_paragraphs_and_lists_become_one_readable_line():
+    synopsis, paragraphs = pairs_of(TRANSLATION)["alpha"]
+    assert synopsis == "editor for alpha files"
+    assert paragraphs == (
+        "Alpha edits files that are wrapped over lines.",
+        "It can: open files, even those of other programs; save them. Everything is undone with one key.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([" Verbatim:", "   a  =  b", "   c"], ("Verbatim: a = b c",)),
+        ([" A sentence wrapped", " - with a dash - here."], ("A sentence wrapped - with a dash - here.",)),
+        ([" Has:", " - one", " - two", " words"], ("Has: one; two words.",)),
+        (["  * one, and", "  * two!"], ("one, and two!",)),
+        ([" .", " text", " .", " .", " more", " ."], ("text", "more")),
+    ],
+)
+def test_lines_are_joined(lines, expected):
+    assert describe(*lines) == expected
+
+
+def test_crlf_is_read_like_lf():
+    assert pairs_of(TRANSLATION.replace(b"\n", b"\r\n")) == pairs_of(TRANSLATION)
+
+
+def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
+    assert debian.decode(TRANSLATION)[1] == 2
+    synopsis, paragraphs = pairs_of(TRANSLATION)["latin"]
+    assert synopsis == "viewer for caf\ufffd menus"
+    assert paragraphs == ("Shows the menu of a caf\ufffd, écrit in Latin-1.",)
+    assert debian.decode("a \ufffd of the author's own".encode())[1] == 0
+
+
+def test_nothing_splits_a_line():
+    assert debian.clean("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == "a b c d e"
+
+
+def test_source_names_default_to_the_package_and_lose_the_version():
+    names = debian.source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
+    assert names == {"liba1": "a", "b": "b"}
+
+
+@pytest.mark.parametrize("name", ["foo", "libfoo2-dev", "foo-doc", "python3-foo", "libfoo1.2", "foo-data-dbg"])
+def test_stem(name):
+    assert debian.stem(name) == "foo"
+
+
+@pytest.mark.parametrize("name", ["2048", "-dev", "lib", "r-"])
+def test_stem_is_never_empty(name):
+    assert debian.stem(name)
+
+
+# Selecting
+
+
+def test_drops_are_counted_by_reason():
+    pairs = [debian.Pair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
+    kept, dropped = debian.select(pairs, options())
+    assert [p.package for p in kept] == ["alpha", "latin"]
+    assert dropped == {
+        "duplicate pair": 1,
+        "duplicate document": 1,
+        "transitional or dummy package": 2,
+        "empty description": 1,
+        "empty synopsis": 1,
+    }
+
+
+def test_word_limits():
+    pairs = [debian.Pair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
+    limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
+    kept, dropped = debian.select(pairs, options(*limits, "--max-target-words", "8"))
+    assert len(kept) == 1
+    assert set(dropped) == {f"{a} --{b}-{c}-words" for a, b in (("below", "min"), ("above", "max"))
+                            for c in ("source", "target")}  # fmt: skip
+
+
+def test_report_accounts_for_every_stanza(tmp_path, indexes):
+    (tmp_path / "more").write_bytes(TRANSLATION)
+    assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
+    report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
+    used = sum(about["pairs"] for about in report["splits"].values())
+    assert report["stanzas"] == used + sum(report["dropped"].values()) == 169
+    assert report["undecodable"] == 2
+    assert report["dropped"]["no Package or Description-en field"] == 1
+    assert report["splits"]["train"]["pairs"] == 50
+    assert {name: debian.sha256((tmp_path / "out" / name).read_bytes()) for name in debian.OUTPUTS} == report["outputs"]
+
+
+# Splitting
+
+
+def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
+    assert run(tmp_path / "out", *indexes) == 0
+    splits = read(tmp_path / "out")
+    assert [len(splits[s]) for s in ("valid", "test")] == [20, 20]
+    home = {}
+    for split, pairs in splits.items():
+        for pair in pairs:
+            assert home.setdefault(pair.source_package.rstrip("12"), split) == split
+    assert len(home) == 80
+    assert debian.crossings(splits) == []
+
+
+def test_texts_merge_source_packages():
+    long = "This sentence is the same in both packages and longer than the limit of sixty. "
+    pairs = [
+        debian.Pair("a", "a", (long + "One.",), "first"),
+        debian.Pair("b", "b", ("Two. " + long.upper(),), "second"),
+        debian.Pair("c", "c", ("Short text.",), "Second"),
+        debian.Pair("d", "d", ("Short text. Really.",), "fourth"),
+        debian.Pair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
+        debian.Pair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
+    ]
+    groups = {name: [p.package for p in group] for name, group in debian.group_pairs(pairs).items()}
+    assert groups == {"a": ["a", "b", "c"], "d": ["d"], "name": ["libname", "title"]}
+
+
+def test_crossings_are_found():
+    pair = debian.Pair("a", "a", ("Some text.",), "synopsis")
+    other = debian.Pair("b", "b", ("Other text.",), "SYNOPSIS")
+    assert debian.crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
+
+
+def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypatch, capsys):
+    monkeypatch.setattr(debian, "group_pairs", lambda pairs: {p.package: [p] for p in pairs})
+    assert run(tmp_path / "out", *indexes) == 2
+    assert "in two splits" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_large_groups_stay_out_of_valid_and_test():
+    groups = {f"small{i}": [debian.Pair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
+    groups["large"] = [debian.Pair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
+    for seed in map(str, range(20)):
+        splits, _ = debian.assign(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
+        assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
+    splits, dropped = debian.assign(groups, options("--max-per-group", "1"))
+    assert dropped["above --max-per-group"] == 5
+
+
+def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
+    stanzas = (tmp_path / "Translation-en").read_text(encoding="utf-8").split("\n\n")
+    assert run(tmp_path / "one", *indexes) == 0
+    (tmp_path / "Translation-en").write_text("\n\n".join(reversed(stanzas)), encoding="utf-8")
+    assert run(tmp_path / "two", *indexes) == 0
+    assert run(tmp_path / "three", *indexes, "--seed", "2") == 0
+    one, two, three = ([(tmp_path / d / n).read_bytes() for n in debian.OUTPUTS] for d in ("one", "two", "three"))
+    assert one == two != three
+
+
+def test_without_packages_stems_are_used_with_a_warning(tmp_path, indexes, capsys):
+    assert run(tmp_path / "out", *indexes[:2], *indexes[4:]) == 0
+    assert "warning: no Packages index" in capsys.readouterr().err
+    assert debian.crossings(read(tmp_path / "out")) == []
+
+
+# The command
+
+
+COMPRESSORS = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
+
+
+@pytest.mark.parametrize(("suffix", "compress"), COMPRESSORS)
+def test_lists_are_found_and_decompressed(tmp_path, suffix, compress, indexes):
+    (tmp_path / "lists").mkdir()
+    for name, text in zip(("i18n_Translation-en", "binary-amd64_Packages"), corpus()):
+        (tmp_path / "lists" / f"deb.debian.org_main_{name}{suffix}").write_bytes(compress(text.encode()))
+    assert run(tmp_path / "plain", *indexes) == 0
+    assert run(tmp_path / "found", "--lists", tmp_path / "lists", *indexes[4:]) == 0
+    for name in debian.OUTPUTS:
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "found" / name).read_bytes()
+
+
+def test_lz4_needs_a_program(tmp_path, monkeypatch, capsys):
+    (tmp_path / "t.lz4").write_bytes(b"\x04\x22\x4d\x18")
+    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    assert run(tmp_path / "out", "--translation", tmp_path / "t.lz4") == 2
+    assert "apt-helper" in capsys.readouterr().err
+
+
+def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, capsys):
+    out = tmp_path / "out"
+    assert run(out, *indexes) == 0
+    before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+    assert set(before) == {*debian.OUTPUTS, "report.json"}
+    assert run(out, *indexes) == 0
+    assert "up to date" in capsys.readouterr().err
+    assert {p.name: p.stat().st_mtime_ns for p in out.iterdir()} == before
+    assert run(out, *indexes, "--seed", "2") == 2
+    (out / "test.source").write_text("edited\n", encoding="utf-8")
+    assert run(out, *indexes) == 2
+    assert "--force" in capsys.readouterr().err
+    assert run(out, *indexes, "--force") == 0
+    assert debian.crossings(read(out)) == []
+
+
+def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatch):
+    out = tmp_path / "out"
+    assert run(out, *indexes) == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+
+    def write_half(path, data):
+        path.open("wb").write(data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    assert run(out, *indexes, "--seed", "2", "--force") == 2
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--translation", "absent.xz"], ["--translation", "absent.xz", "no such file"]),
+        (["--lists", "absent"], ["--lists absent", "apt-get update", "--sample"]),
+        (["--seed", "x"], ["--seed", "'x'"]),
+        (["--train-size", "-1"], ["--train-size -1", "0 or more"]),
+        (["--min-source-words", "9", "--max-source-words", "8"], ["--min-source-words 9", "--max-source-words 8"]),
+        (["--sample", "--seed", "3"], ["--sample"]),
+        (["--translation", "{damaged}"], ["cannot read", "damaged.gz"]),
+        (["--translation", "{other}"], ["no Description-en", "other"]),
+        (["--translation", "{few}"], ["--valid-size"]),
+    ],
+)
+def test_errors_are_one_line(tmp_path, arguments, words):
+    (tmp_path / "damaged.gz").write_bytes(gzip.compress(TRANSLATION)[:-20])
+    (tmp_path / "other").write_text("something else", encoding="utf-8")
+    (tmp_path / "few").write_bytes(TRANSLATION)
+    files = {name.split(".")[0]: tmp_path / name for name in ("damaged.gz", "other", "few")}
+    command = [sys.executable, debian.__file__, "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [*command, *(a.format(**files) for a in arguments)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1 and lines[0].startswith("etads-debian: error: ")
+    assert all(word in lines[0] for word in words), lines
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_has_an_example():
+    done = subprocess.run([sys.executable, debian.__file__, "--help"], capture_output=True, text=True, check=True)
+    assert "etads-debian --sample --out" in done.stdout
+
+
+# The embedded sample
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    out = tmp_path_factory.mktemp("sample")
+    assert run(out, "--sample") == 0
+    return out
+
+
+def test_sample_has_aligned_lines_and_no_text_in_two_splits(sample):
+    splits = read(sample)
+    assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
+    assert debian.crossings(splits) == []
+    for pair in (p for pairs in splits.values() for p in pairs):
+        assert 20 <= len(pair.source.split()) <= 150
+        assert 3 <= len(pair.target.split()) <= 15
+
+
+def test_sample_unpacks_once(sample, capsys):
+    assert run(sample, "--sample") == 0
+    assert "up to date" in capsys.readouterr().err
+
+
+def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch, capsys):
+    for path in debian.SAMPLE.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
+    monkeypatch.setattr(debian, "SAMPLE", tmp_path)
+    assert run(tmp_path / "out", "--sample") == 2
+    assert "test.target.xz is damaged" in capsys.readouterr().err

@@ -1,0 +1,172 @@
+"""etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
+
+import json
+
+import pytest
+from etads_preprocess import prepare as module
+from etads_preprocess.prepare import PrepareError, main, normalise, prepare, read_lines
+
+TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A small corpus in six files."""
+    directory = tmp_path / "text"
+    directory.mkdir()
+    for split, count in (("train", 60), ("valid", 8), ("test", 5)):
+        sources = [f"The {TOPICS[i % 8]} library no. {i} doesn't play {TOPICS[i % 5]}-files." for i in range(count)]
+        (directory / f"{split}.source").write_text("".join(s + "\n" for s in sources), encoding="utf-8")
+        targets = [f"{TOPICS[i % 8]} library {i}" for i in range(count)]
+        (directory / f"{split}.target").write_text("".join(t + "\n" for t in targets), encoding="utf-8")
+    return directory
+
+
+def lines(path):
+    return list(read_lines(path))
+
+
+@pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60), ("word", 30)])
+def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, tokens, size):
+    out = tmp_path / "out"
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    for split, count in (("train", 60), ("valid", 8), ("test", 5)):
+        for side in ("source", "target"):
+            assert len(lines(out / "tokens" / f"{split}.{side}")) == count
+            assert (out / "bin" / f"{split}.source-target.{side}.idx").exists()
+    assert (out / "bin" / "dict.source.txt").read_bytes() == (out / "bin" / "dict.target.txt").read_bytes()
+    first = lines(out / "tokens" / "test.source")[0]
+    if tokens == "word":
+        assert first == "the audio library no . 0 doesn 't play audio @-@ files ."
+        assert len(lines(out / "bin" / "dict.source.txt")) <= size + 8, "more words than --size, and padding to 8"
+    elif tokens == "bpe":
+        joined = first.replace("@@ ", "")
+        assert joined == "the audio library no . 0 doesn 't play audio @-@ files ." and "@@ " in first
+    else:
+        assert first.replace(" ", "").replace("▁", " ").strip() == "the audio library no. 0 doesn't play audio-files."
+
+
+@pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60)])
+def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags(text, tmp_path, tokens, size):
+    from fairseq import options
+    from fairseq.data import encoders
+
+    out = tmp_path / "out"
+    record = prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in record["inference"].items()]
+    args = options.parse_args_and_arch(options.get_interactive_generation_parser(), [*flags, "--path", "x"])
+    line = lines(text / "test.source")[3].lower()
+    if hasattr(args, "tokenizer") and args.tokenizer:
+        line = encoders.build_tokenizer(args).encode(line)
+    assert encoders.build_bpe(args).encode(line) == lines(out / "tokens" / "test.source")[3]
+
+
+def test_the_number_of_processes_changes_nothing(text, tmp_path):
+    for jobs in (1, 2):
+        prepare(text, tmp_path / str(jobs), "bpe", 40, lowercase=True, jobs=jobs)
+    for name in ("codes.bpe", "tokens/train.source", "tokens/test.target", "bin/train.source-target.source.bin"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1)
+    before = {
+        path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file() and path.name != "prepare.json"
+    }
+    missing = out / "tokens" / "valid.source"
+    content = missing.read_bytes()
+    missing.unlink()
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1)
+    assert missing.read_bytes() == content
+    for path, time in before.items():
+        assert path == missing or path.stat().st_mtime_ns == time, f"{path} was made again"
+
+
+def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    real = module.build_encoder
+
+    def failing(*args):
+        encode = real(*args)
+
+        def stop_at_the_fourth(line, seen=[]):  # noqa: B006  # counts its calls
+            seen.append(line)
+            if len(seen) == 4:
+                raise KeyboardInterrupt
+            return encode(line)
+
+        return stop_at_the_fourth
+
+    monkeypatch.setattr(module, "build_encoder", failing)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert not list((out / "tokens").glob("train.source"))
+    monkeypatch.undo()
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert len(lines(out / "tokens" / "train.source")) == 60
+
+
+def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    with pytest.raises(PrepareError, match="prepared with another settings"):
+        prepare(text, out, "word", 31, lowercase=True, jobs=1)
+    (text / "test.source").write_text("".join(f"other {i}\n" for i in range(5)), encoding="utf-8")
+    with pytest.raises(PrepareError, match="prepared with another text"):
+        prepare(text, out, "word", 30, lowercase=True, jobs=1)
+
+
+def test_lines_end_only_at_newlines(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes("a\u2028b\x0bc\r\nd\x85e\n\nf".encode())
+    assert lines(path) == ["a\u2028b\x0bc", "d\x85e", "", "f"]
+
+
+def test_normalise():
+    assert normalise("  A\tB\u00a0 C\0d \n", lowercase=True) == "a b c d"
+    assert normalise("Ä b", lowercase=False) == "Ä b"
+
+
+def damage(text, name, content):
+    (text / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "name,content,words",
+    [
+        ("train.target", b"one\n", ["line counts", "train.source has 60", "train.target has 1"]),
+        ("valid.source", b"", ["line counts", "above 0"]),
+        ("test.source", b"a\nb\n\xff\xfe\nd\ne\n", ["test.source, line 3", "not UTF-8"]),
+    ],
+)
+def test_bad_text_is_refused_in_one_line(text, tmp_path, capsys, name, content, words):
+    damage(text, name, content)
+    if name == "valid.source":
+        damage(text, "valid.target", b"")
+    with pytest.raises(SystemExit) as stopped:
+        main([str(text), str(tmp_path / "out"), "--jobs", "1", "--tokens", "word"])
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
+    for word in words:
+        assert word in error
+
+
+def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
+    with pytest.raises(PrepareError, match=r'TEXT ".*nowhere" is not a directory'):
+        prepare(tmp_path / "nowhere", tmp_path / "out", "bpe", 10, True, 1)
+    with pytest.raises(PrepareError, match="--size 0"):
+        prepare(text, tmp_path / "out", "bpe", 0, True, 1)
+    with pytest.raises(PrepareError, match="--size 100000: SentencePiece cannot learn so many"):
+        prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
+    (text / "test.target").unlink()
+    with pytest.raises(PrepareError, match=r"has no file test\.target; it must hold train\.source"):
+        prepare(text, tmp_path / "out", "bpe", 10, True, 1)
+
+
+def test_prepare_json_says_how_to_treat_new_text(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1)
+    record = json.loads((out / "prepare.json").read_text(encoding="utf-8"))
+    assert record["inference"]["bpe-codes"] == str(out / "codes.bpe")
+    assert record["settings"] == {"tokens": "bpe", "size": 40, "lowercase": True}

@@ -1,0 +1,179 @@
+"""The task: truncation everywhere the same, nothing lost, empty input, what checkpoints remember, errors in words."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+
+from fairseq_etads.data import SummarizationDataset, truncate
+from fairseq_etads.task import SummarizationConfig, SummarizationTask, fingerprint
+
+
+def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):
+    dictionary = make_dictionary()
+    tensors = [torch.tensor([*text, EOS]) for text in sources]
+    summaries = None if targets is None else [torch.tensor([*text, EOS]) for text in targets]
+    return SummarizationDataset(
+        tensors,
+        [len(t) for t in tensors],
+        dictionary,
+        summaries,
+        None if summaries is None else [len(t) for t in summaries],
+        dictionary,
+        truncate_source=truncate_source,
+        truncate_target=truncate_target,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "text,kept",
+    [
+        ([4, 5, 6, EOS], [4, 5, 6, EOS]),  # exactly the limit
+        ([4, 5, 6, 7, EOS], [4, 5, 6, EOS]),
+        ([4, 5, 6, 7], [4, 5, 6, EOS]),  # without an end symbol
+        ([4, EOS], [4, EOS]),
+        ([EOS], [EOS]),
+        ([], [EOS]),
+    ],
+)
+def test_truncate(text, kept):
+    assert truncate(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
+
+
+def test_both_sides_are_truncated_and_the_sizes_agree():
+    dataset = make_dataset([[4] * 9, [5] * 5, [6]], [[7] * 4, [8] * 3, []])
+    for index in range(3):
+        item = dataset[index]
+        assert len(item["source"]) == dataset.src_sizes[index] <= 6
+        assert len(item["target"]) == dataset.tgt_sizes[index] <= 4
+        assert item["source"][-1] == item["target"][-1] == EOS
+
+
+def test_what_was_cut_is_counted_and_logged(caplog):
+    with caplog.at_level(logging.INFO, "fairseq_etads"):
+        make_dataset([[4] * 9, [5] * 5, [6]], [[7] * 4, [8] * 3, [9]], name="train")
+    assert "train documents: 1 of 3 cut to 5 tokens (4 tokens, 26.7%, left out)" in caplog.text
+    assert "train summaries: 1 of 3 cut to 3 tokens (1 tokens, 12.5%, left out)" in caplog.text
+
+
+def test_interactive_input_is_truncated_by_the_same_function():
+    task = make_task(truncate_source=4)
+    tokens = [torch.tensor([5, 6, 7, 8, 9, 10, EOS]), torch.tensor([EOS])]
+    dataset = task.build_dataset_for_inference(tokens, [7, 1])
+    assert dataset[0]["source"].tolist() == [5, 6, 7, 8, EOS]
+    assert dataset[1]["source"].tolist() == [EOS]
+
+
+def test_as_many_summaries_as_documents():
+    with pytest.raises(ValueError, match="2 documents but 1 summaries"):
+        make_dataset([[4], [5]], [[6]])
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 20, 23])
+def test_batches_hold_every_document(count):
+    """fairseq drops the last batch when its size is not a multiple of 8, its default."""
+    dataset = make_dataset([[4] * (1 + n % 9) for n in range(count)], shuffle=False)
+    indices = dataset.ordered_indices()
+    batches = dataset.batch_by_size(indices, max_tokens=40, required_batch_size_multiple=8)
+    assert np.concatenate(batches).tolist() == indices.tolist()
+    for batch in batches:
+        assert len(batch) * max(dataset.num_tokens(i) for i in batch) <= 40
+
+
+def test_padding_side_of_batches():
+    samples = make_dataset([[4, 5], [6]], left_pad_source=True)
+    batch = samples.collater([samples[0], samples[1]])
+    assert batch["net_input"]["src_tokens"].tolist() == [[4, 5, EOS], [PAD, 6, EOS]]
+
+
+def make_generator(task, model, **options):
+    from argparse import Namespace
+
+    return task.build_generator([model], Namespace(beam=2, max_len_b=6, **options))
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_an_empty_document_gets_an_empty_summary_and_a_warning(caplog, left):
+    task = make_task()
+    model = make_model("etads", task)
+    sample = {"net_input": {"src_tokens": make_batch([[5, 6, 7], [], [8]], left=left)}, "id": torch.tensor([4, 9, 2])}
+    sample["net_input"]["src_lengths"] = sample["net_input"]["src_tokens"].ne(PAD).sum(1)
+    with caplog.at_level(logging.WARNING):
+        hypotheses = task.inference_step(make_generator(task, model), [model], sample)
+    assert [h["tokens"].tolist() for h in hypotheses[1]] == [[EOS]]
+    assert all(len(hypotheses[row][0]["tokens"]) >= 2 for row in (0, 2))
+    assert "1 empty document(s) (numbers 9)" in caplog.text
+
+
+def test_summaries_do_not_depend_on_the_batch(documents):
+    task = make_task()
+    model = make_model("etads", task)
+    generator = make_generator(task, model)
+
+    def summarise(batch):
+        inputs = {"src_tokens": batch, "src_lengths": batch.ne(PAD).sum(1)}
+        return [h[0] for h in task.inference_step(generator, [model], {"net_input": inputs})]
+
+    alone = [summarise(make_batch([document]))[0] for document in documents]
+    for left in (False, True):
+        for one, together in zip(alone, summarise(make_batch(documents, left=left, width=20))):
+            assert one["tokens"].tolist() == together["tokens"].tolist()
+            torch.testing.assert_close(one["positional_scores"], together["positional_scores"], rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_brings_its_truncation_lengths():
+    trained = make_task(truncate_source=60, truncate_target=20)
+    fresh = make_task()
+    assert fresh.max_positions() == (401, 101)
+    fresh.load_state_dict(trained.state_dict())
+    assert fresh.max_positions() == (61, 21)
+    model = make_model("etads", fresh)
+    assert model.max_positions() == (61, 21)
+
+
+def test_options_win_over_the_checkpoint_but_not_over_its_positions():
+    shorter = make_task(truncate_source=10)
+    shorter.load_state_dict(make_task(truncate_source=60).state_dict())
+    assert shorter.max_positions()[0] == 11
+    assert make_model("etads", shorter).max_positions()[0] == 61, "the table of positions is the checkpoint's"
+    longer = make_task(truncate_source=80)
+    longer.load_state_dict(make_task(truncate_source=60).state_dict())
+    with pytest.raises(ValueError, match=r"--truncate-source 80.*choose at most 60"):
+        make_model("etads", longer)
+    assert make_model("etads", longer, encoder_learned_pos=False).max_positions()[0] == 81
+
+
+def test_another_dictionary_is_refused_even_of_the_same_size():
+    task, other = make_task(), make_task()
+    state = {**task.state_dict(), "target_dictionary": fingerprint(make_dictionary(39))}
+    with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
+        other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("option", ["truncate_source", "truncate_target"])
+def test_impossible_lengths_are_refused(option):
+    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} 0: choose 1 or more"):
+        make_task(**{option: 0})
+
+
+def test_a_missing_data_directory_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r'"/no/such/place" does not exist; make it with etads-prepare'):
+        SummarizationTask.setup_task(SummarizationConfig(data="/no/such/place"))
+    with pytest.raises(FileNotFoundError, match="holds no binarised pair"):
+        SummarizationTask.setup_task(SummarizationConfig(data=str(tmp_path)))
+    with pytest.raises(FileNotFoundError, match=r"has no dictionary dict\.source\.txt"):
+        SummarizationTask.setup_task(
+            SummarizationConfig(data=str(tmp_path), source_lang="source", target_lang="target")
+        )
+    with pytest.raises(ValueError, match="no data directory given"):
+        SummarizationTask.setup_task(SummarizationConfig())
+
+
+def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
+    (tmp_path / "train.source-target.source.idx").touch()
+    task = make_task(data=str(tmp_path), source_lang="source", target_lang="target")
+    with pytest.raises(FileNotFoundError, match=r'no split "tset".*it has: train'):
+        task.load_dataset("tset")
