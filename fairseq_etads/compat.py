@@ -64,9 +64,10 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
         except (EOFError, RuntimeError) as error:
             if "PytorchStreamReader" not in str(error) and not isinstance(error, EOFError):
                 raise
+            reason = next(iter(str(error).splitlines()), "it ends early")
             raise RuntimeError(
-                f"{path}: not a complete checkpoint ({next(iter(str(error).splitlines()), 'it ends early')}). Delete it, "
-                "or name another one with --restore-file (training) or --path (generation)."
+                f"{path}: not a complete checkpoint ({reason}). Delete it, or name another one "
+                "with --restore-file (training) or --path (generation)."
             ) from error
 
     load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]

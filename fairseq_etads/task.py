@@ -117,7 +117,7 @@ class SummarizationTask(FairseqTask):
             cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
-                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx, say); '
+                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
                 "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
         dictionaries = []
@@ -242,7 +242,7 @@ class SummarizationTask(FairseqTask):
             if trained is not None and trained != fingerprint(dictionary):
                 raise ValueError(
                     f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint "
-                    f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with (fingerprint {trained}): "
+                    f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with ({trained}): "
                     "give the data directory with which it was trained"
                 )
         self._trained = state_dict

@@ -60,7 +60,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as the truncated texts
+    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as truncated texts
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, write_pairs
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, write_pairs
 
 
 @pytest.fixture(scope="session")
@@ -14,16 +14,7 @@ def corpus(tmp_path_factory):
     for seed, (split, count) in enumerate((("train", 600), ("valid", 40), ("test", 37))):
         write_pairs(text, split, count, seed)
     run_command(
-        [
-            "fairseq-preprocess",
-            "-s",
-            "source",
-            "-t",
-            "target",
-            "--joined-dictionary",
-            "--destdir",
-            str(directory / "bin"),
-        ]
+        [*PREPROCESS, str(directory / "bin")]
         + [f"--{split}pref={text / split}" for split in ("train", "valid", "test")],
         cwd=directory,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, WORDS, summaries, write_pairs
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries, write_pairs
 
 
 def generate(data, checkpoint, *options, check=True, command="fairseq-generate", **kwargs):
@@ -163,17 +163,7 @@ def test_a_missing_data_directory_is_refused_in_words(tmp_path):
 def test_another_dictionary_than_the_checkpoints_is_refused_in_words(trained, tmp_path, words):
     write_pairs(tmp_path, "test", 20, seed=5, words=words)
     run_command(
-        [
-            "fairseq-preprocess",
-            "-s",
-            "source",
-            "-t",
-            "target",
-            "--joined-dictionary",
-            "--destdir",
-            str(tmp_path / "bin"),
-        ]
-        + [f"--trainpref={tmp_path / 'test'}", f"--testpref={tmp_path / 'test'}"],
+        [*PREPROCESS, str(tmp_path / "bin")] + [f"--trainpref={tmp_path / 'test'}", f"--testpref={tmp_path / 'test'}"],
         cwd=tmp_path,
     )
     result = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)

@@ -22,7 +22,7 @@ def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
     [
         (
             ["train.sh", "--text", "a", "--out", "b", "--tokens", "letters"],
-            ["--tokens letters", "bpe sentencepiece word"],
+            ["letters", "bpe sentencepiece word"],
         ),
         (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a directory']),
         (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),

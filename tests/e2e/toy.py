@@ -8,6 +8,7 @@ SMALL_MODEL = [
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--max-tokens", "400", "--num-workers", "0"),
     *("--optimizer", "adam", "--clip-norm", "2", "--no-progress-bar", "--cpu", "--seed", "7", "--log-format", "simple"),
 ]
+PREPROCESS = ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir"]
 PLUGIN = ["--user-dir", "fairseq_etads", "--task", "summarization"]
 
 

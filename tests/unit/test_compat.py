@@ -10,8 +10,9 @@ from fairseq.file_io import PathManager
 
 from fairseq_etads import compat
 
-MINIMAL = {"optimizer_history": [{"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}],
-           "model": {}, "extra_state": {"train_iterator": {"epoch": 1}}, "args": None, "cfg": None}  # fmt: skip
+HISTORY = {"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}
+EXTRA = {"train_iterator": {"epoch": 1}}
+MINIMAL = {"optimizer_history": [HISTORY], "model": {}, "extra_state": EXTRA, "args": None, "cfg": None}
 
 
 class RunsCode:

@@ -74,7 +74,7 @@ def test_with_both_mechanisms_off_it_is_fairseqs_transformer(documents):
     torch.testing.assert_close(got[0], want[0], rtol=0, atol=2e-6)
     torch.testing.assert_close(got[1]["attn"][0], want[1]["attn"][0], rtol=0, atol=2e-6)
     real = previous.ne(PAD)
-    for model, out in ((ours, got[0]), (fairseqs, want[0])):
+    for out in (got[0], want[0]):
         out[real].logsumexp(-1).sum().backward()
     other = dict(fairseqs.named_parameters())
     for name, parameter in ours.named_parameters():
@@ -241,7 +241,7 @@ def test_every_preset_describes_every_option():
 
 
 def test_a_preset_with_an_unknown_option_is_refused():
-    with pytest.raises(ValueError, match="unknown options.*focus_layer"):
+    with pytest.raises(ValueError, match=r"unknown options.*focus_layer"):
         preset_config("typo", focus_layer="all")
 
 
