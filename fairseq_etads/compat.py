@@ -4,19 +4,29 @@
 """
 
 import argparse
+import atexit
 import collections
 import contextlib
 import functools
+import logging
 import os
 import pickle
+import queue
 import re
 import shutil
+import time
 import typing
+import weakref
 from typing import Any, Callable, Iterator, List
 
 import torch
-from fairseq import checkpoint_utils
-from fairseq.file_io import PathManager
+
+# importing fairseq says that tensorboardX is missing, to everybody
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+from fairseq import checkpoint_utils, file_io  # noqa: E402
+from fairseq.data import iterators  # noqa: E402
+from fairseq.file_io import PathManager  # noqa: E402
 
 
 class UnsafeCheckpointError(RuntimeError):
@@ -86,12 +96,44 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
     return True
 
 
+_loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
+
+
+class _EndedLoader(iterators.BackgroundConsumer):
+    """fairseq's thread that reads batches ahead, ended before the interpreter ends.
+
+    fairseq leaves it running. When training stops in the middle of an epoch and the thread happens to be inside torch,
+    the process aborts ("terminate called without an active exception") after all work is done, with an exit code that
+    says it failed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        _loaders.add(self)
+
+    def end(self, seconds: float) -> None:
+        """Let the thread finish its batch and stop."""
+        self._max_len = 0
+        deadline = time.monotonic() + seconds
+        while self.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._queue.get_nowait()  # it may be waiting for room
+            self.join(0.01)
+
+
+def _end_loaders() -> None:
+    for loader in list(_loaders):
+        loader.end(seconds=10.0)
+
+
 def install() -> None:
-    """Make checkpoints load safely and be copied atomically. Idempotent."""
+    """Make checkpoints load safely and be copied atomically, and training end cleanly. Idempotent."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
         checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
-    from fairseq import file_io
-
     if file_io.IOPathManager is None:
         PathManager.copy = staticmethod(_copy_atomically)
+    if iterators.BackgroundConsumer is not _EndedLoader:
+        iterators.BackgroundConsumer = _EndedLoader
+        atexit.register(_end_loaders)

@@ -7,6 +7,8 @@ The tokeniser and the subword models are called through fairseq's own ``--tokeni
 import argparse
 import contextlib
 import hashlib
+import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -28,8 +30,9 @@ Turn TEXT/{train,valid,test}.{source,target} (one document or summary a line) in
   etads-prepare text/ run/ --tokens bpe --size 3000
   fairseq-train run/bin --user-dir fairseq_etads --task summarization --arch etads ...
 
-OUT also gets the subword model, the tokenised text and prepare.json, with the options under which
-fairseq-interactive treats new text in the same way. A second call with the same options does only what is missing."""
+OUT also gets the subword model, the tokenised text and prepare.json, which says what it was made from. At the end the
+options are printed with which fairseq-interactive treats new text in the same way. A second call with the same options
+does only what is missing."""
 
 
 class PrepareError(Exception):
@@ -60,24 +63,18 @@ def read_lines(path: Path) -> Iterator[str]:
                 raise PrepareError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
-def normalise(line: str, lowercase: bool) -> str:
-    """One line of text with single spaces, in lower case if asked for."""
-    line = " ".join(line.replace("\0", " ").split())
-    return line.lower() if lowercase else line
-
-
 def build_encoder(settings: Dict[str, Any], out: Path, subwords: bool = True) -> Callable[[str], str]:
     """A function from raw text to tokens, through the classes fairseq-interactive uses."""
     from fairseq.data import encoders
 
+    import fairseq_etads  # noqa: F401  # registers --tokenizer etads
+
     flags = Namespace(**{key.replace("-", "_"): value for key, value in inference_options(settings, out).items()})
-    tokenizer = encoders.build_tokenizer(flags) if hasattr(flags, "tokenizer") else None
+    tokenizer = encoders.build_tokenizer(flags)
     bpe = encoders.build_bpe(flags) if subwords and hasattr(flags, "bpe") else None
 
     def encode(line: str) -> str:
-        line = normalise(line, settings["lowercase"])
-        if tokenizer is not None:
-            line = tokenizer.encode(line)
+        line = tokenizer.encode(line)
         return bpe.encode(line) if bpe is not None else line
 
     return encode
@@ -85,12 +82,20 @@ def build_encoder(settings: Dict[str, Any], out: Path, subwords: bool = True) ->
 
 def inference_options(settings: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Options for fairseq-interactive and fairseq-generate, without their dashes."""
-    moses = {"tokenizer": "moses", "moses-no-escape": True}
+    options: Dict[str, Any] = {"tokenizer": "etads"}
+    if not settings["lowercase"]:
+        options["text-keep-case"] = True
     if settings["tokens"] == "bpe":
-        return {**moses, "bpe": "subword_nmt", "bpe-codes": str(out / "codes.bpe")}
+        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / "codes.bpe")})
     if settings["tokens"] == "sentencepiece":
-        return {"bpe": "sentencepiece", "sentencepiece-model": str(out / "sentencepiece.model")}
-    return moses
+        model = str(out / "sentencepiece.model")
+        options.update({"text-words": "raw", "bpe": "sentencepiece", "sentencepiece-model": model})
+    return options
+
+
+def command_line(options: Dict[str, Any]) -> List[str]:
+    """Options as words of a command line."""
+    return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
 _encode: Callable[[str], str]
@@ -140,11 +145,11 @@ def _encode_all(
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt)."""
-    import itertools
-
     from subword_nmt.learn_bpe import learn_bpe as learn
 
-    with atomic_writer(codes) as file:
+    # subword-nmt draws its progress bar wherever it runs
+    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
+    with atomic_writer(codes) as file, quiet:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         learn((line + "\n" for line in lines), file, size)
 
@@ -235,7 +240,7 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
 
 
 def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs: int) -> Dict[str, Any]:
-    """Do what is missing in ``out``; returns what prepare.json holds.
+    """Do what is missing in ``out``; returns the options for new text (see :func:`inference_options`).
 
     Raises:
         PrepareError: the text, the options or an earlier output do not fit.
@@ -243,24 +248,18 @@ def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs
     if size < 1:
         raise PrepareError(f"--size {size}: choose 1 or more")
     settings = {"tokens": tokens, "size": size, "lowercase": lowercase}
-    record = {"settings": settings, "text": check_text(text), "inference": inference_options(settings, out)}
-    claim_output(out, record)
-    words = text
-    if tokens != "sentencepiece":
-        words = out / ("words" if tokens == "bpe" else "tokens")
-        _encode_all(text, words, settings, out, False, jobs)
+    claim_output(out, {"settings": settings, "text": check_text(text)})
+    words = out / ("tokens" if tokens == "word" else "words")
+    _encode_all(text, words, settings, out, False, jobs)
     train = [words / f"train.{side}" for side in SIDES]
     if tokens == "bpe" and not (out / "codes.bpe").exists():
         learn_bpe(train, size, out / "codes.bpe")
     if tokens == "sentencepiece" and not (out / "sentencepiece.model").exists():
-        for name in ("train.source", "train.target"):
-            with atomic_writer(out / "words" / name) as file:
-                file.writelines(normalise(line, lowercase) + "\n" for line in read_lines(text / name))
-        learn_sentencepiece([out / "words" / f"train.{side}" for side in SIDES], size, out / "sentencepiece.model")
+        learn_sentencepiece(train, size, out / "sentencepiece.model")
     if tokens != "word":
         _encode_all(text, out / "tokens", settings, out, True, jobs)
     binarise(out, settings, jobs)
-    return record
+    return inference_options(settings, out)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -289,11 +288,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-prepare."""
     args = build_parser().parse_args(argv)
     try:
-        record = prepare(args.text, args.out, args.tokens, args.size, not args.keep_case, max(1, args.jobs))
+        options = prepare(args.text, args.out, args.tokens, args.size, not args.keep_case, max(1, args.jobs))
     except PrepareError as error:
         print(f"etads-prepare: {error}", file=sys.stderr)
         sys.exit(2)
-    flags = " ".join(f"--{key}" if value is True else f"--{key} {value}" for key, value in record["inference"].items())
+    flags = " ".join(command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 

@@ -45,24 +45,13 @@ use_environment() {
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 }
 
-# json_options FILE KEY: the object under KEY as command-line options, one word a line.
-json_options() {
-    python - "$1" "$2" <<'PYTHON'
-import json, sys
-for key, value in json.load(open(sys.argv[1], encoding="utf-8"))[sys.argv[2]].items():
-    print(f"--{key}")
-    if value is not True:
-        print(value)
+# inference_options PREPARED: what fairseq needs to treat new text like the prepared one, one word a line.
+inference_options() {
+    python - "$1" <<'PYTHON'
+import json, pathlib, sys
+from etads_preprocess.prepare import command_line, inference_options
+out = pathlib.Path(sys.argv[1])
+settings = json.loads((out / "prepare.json").read_text(encoding="utf-8"))["settings"]
+print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
-}
-
-# normalise_like PREPARED: white space and case of standard input as etads-prepare treated them.
-normalise_like() {
-    python -c '
-import json, sys
-from etads_preprocess.prepare import normalise
-lowercase = json.load(open(sys.argv[1], encoding="utf-8"))["settings"]["lowercase"]
-for line in open(sys.stdin.fileno(), encoding="utf-8", errors="replace", newline="\n"):
-    print(normalise(line, lowercase))
-' "$1/prepare.json"
 }

@@ -6,6 +6,7 @@
 #   --run DIR        what scripts/train.sh made
 #   --output FILE    where the summaries go
 #   --input FILE     raw documents, one a line (default: the test split)
+#   --prepared DIR   the prepared data (default: DIR/prepared)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
@@ -18,10 +19,11 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" output="" input="" subset=test checkpoint="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" input="" subset=test checkpoint="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
+        --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --output) need_value "$@"; output=$2; shift 2 ;;
         --input) need_value "$@"; input=$2; shift 2 ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;
@@ -42,7 +44,8 @@ done
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
 need_integer --max-len "$max_len"
-[ -f "$run/prepared/prepare.json" ] || die "--run $run: no prepared data there; scripts/train.sh makes it"
+prepared=${prepared:-$run/prepared}
+[ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
 [ -z "$input" ] || [ -f "$input" ] || die "--input $input: no such file"
@@ -50,17 +53,16 @@ use_environment
 
 mkdir -p "$(dirname "$output")"
 log=$output.log
-common=("$run/prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
+common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
-mapfile -t inference < <(json_options "$run/prepared/prepare.json" inference)
+mapfile -t inference < <(inference_options "$prepared")
 if [ -n "$input" ]; then
-    wanted=$(wc -l < "$input")
+    wanted=$(grep -c "" "$input" || true)
     say "summarising $wanted documents of $input"
-    normalise_like "$run/prepared" < "$input" |
-        fairseq-interactive "${common[@]}" "${inference[@]}" --buffer-size 512 ${more[@]+"${more[@]}"} \
-            > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-interactive failed; see $output.err"; }
+    fairseq-interactive "${common[@]}" "${inference[@]}" --input "$input" --buffer-size 512 ${more[@]+"${more[@]}"} \
+        > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-interactive failed; see $output.err"; }
 else
-    wanted=$(wc -l < "$run/prepared/tokens/$subset.source")
+    wanted=$(wc -l < "$prepared/tokens/$subset.source")
     say "summarising the $wanted documents of $subset"
     fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset" ${more[@]+"${more[@]}"} \
         > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-generate failed; see $output.err"; }

@@ -47,7 +47,7 @@ say "unpacking the sample corpus"
 etads-debian --sample --out "$out/text"
 
 # Small enough for two cores, and regularised for 12,000 pairs: the paper's sizes need the paper's 287,000.
-small=(--text "$out/text" --arch "$arch" --tokens "$tokens" --size 5000 --truncate-source 60 --truncate-target 40
+small=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --tokens "$tokens" --size 5000 --truncate-source 60 --truncate-target 40
     --max-tokens 4000 ${device[@]+"${device[@]}"})
 model=(--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512
     --encoder-attention-heads 4 --decoder-attention-heads 4 --num-workers 0)
@@ -57,22 +57,19 @@ train_small() {
     "$ROOT/scripts/train.sh" --out "$run" "${small[@]}" -- "${model[@]}" "$@"
 }
 summarise() {
-    "$ROOT/scripts/generate.sh" --run "$1" --output "$2" --beam 5 --max-len 30 ${device[@]+"${device[@]}"}
+    "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
+        --beam 5 --max-len 30 ${device[@]+"${device[@]}"}
 }
 
 train_small "$out" --max-update "$steps" --stop-time-hours "$(python -c "print($minutes / 60)")" \
     --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
     --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2
-summarise "$out" "$out/summaries.txt"
+summarise "$out" best "$out/summaries.txt"
 
 # the same model after one step too small to matter: what the scores are worth
-if [ ! -f "$out/untrained/checkpoints/checkpoint_last.pt" ]; then
-    mkdir -p "$out/untrained"
-    [ -e "$out/untrained/prepared" ] || ln -s ../prepared "$out/untrained/prepared"
-fi
-train_small "$out/untrained" --max-update 1 --lr 1e-12 --warmup-updates 1 --disable-validation
-"$ROOT/scripts/generate.sh" --run "$out/untrained" --output "$out/untrained.txt" --max-len 30 \
-    --checkpoint "$out/untrained/checkpoints/checkpoint_last.pt" ${device[@]+"${device[@]}"}
+[ -f "$out/untrained/checkpoints/checkpoint_last.pt" ] ||
+    train_small "$out/untrained" --max-update 1 --lr 1e-12 --warmup-updates 1 --disable-validation
+summarise "$out/untrained" last "$out/untrained.txt"
 
 "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
     --references "$out/text/test.target" --documents "$out/text/test.source" --lead 8 --show 3 | tee "$out/scores.txt"

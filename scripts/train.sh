@@ -4,7 +4,8 @@
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
 #   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
-#   --out DIR           gets prepared/ (tokens, dictionary, binarised data) and checkpoints/
+#   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
+#   --prepared DIR      another place for the prepared data, to share it among models
 #   --arch NAME         architecture (default: etads); fairseq-train --help lists them
 #   --tokens KIND       bpe (default), sentencepiece or word
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
@@ -23,12 +24,13 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-text="" out="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000
+text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --text) need_value "$@"; text=$2; shift 2 ;;
         --out) need_value "$@"; out=$2; shift 2 ;;
+        --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --arch) need_value "$@"; arch=$2; shift 2 ;;
         --tokens) need_value "$@"; tokens=$2; shift 2 ;;
         --size) need_value "$@"; size=$2; shift 2 ;;
@@ -51,11 +53,11 @@ need_integer --max-update "$max_update"
 use_environment
 
 mkdir -p "$out"
-out=$(cd "$out" && pwd)
-etads-prepare "$text" "$out/prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+prepared=${prepared:-$out/prepared}
+etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 
 say "training $arch; log: $out/train.log"
-fairseq-train "$out/prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
+fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
     --criterion label_smoothed_cross_entropy --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8 \
     --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \

@@ -76,7 +76,7 @@ checkpoint: {{save_dir: {tmp_path / "checkpoints"}, no_epoch_checkpoints: true}}
 """
     )
     output = run_command(
-        ["fairseq-hydra-train", "--config-dir", str(tmp_path), "--config-name", "small", "model.decoder_layers=1"],
+        ["fairseq-hydra-train", "--config-dir", str(tmp_path), "--config-name", "small", "+model.decoder_layers=1"],
         cwd=tmp_path,
     ).stdout
     assert output.count("FocusEncoderLayer(") == 1 and "gate_q_proj" not in output

@@ -1,10 +1,8 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
-import json
-
 import pytest
 from etads_preprocess import prepare as module
-from etads_preprocess.prepare import PrepareError, main, normalise, prepare, read_lines
+from etads_preprocess.prepare import PrepareError, command_line, main, prepare, read_lines
 
 TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
 
@@ -26,7 +24,7 @@ def lines(path):
     return list(read_lines(path))
 
 
-@pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60), ("word", 30)])
+@pytest.mark.parametrize("tokens,size", [("bpe", 10), ("sentencepiece", 60), ("word", 30)])
 def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, tokens, size):
     out = tmp_path / "out"
     prepare(text, out, tokens, size, lowercase=True, jobs=1)
@@ -50,15 +48,15 @@ def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, toke
 def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags(text, tmp_path, tokens, size):
     from fairseq import options
     from fairseq.data import encoders
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     out = tmp_path / "out"
-    record = prepare(text, out, tokens, size, lowercase=True, jobs=1)
-    flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in record["inference"].items()]
-    args = options.parse_args_and_arch(options.get_interactive_generation_parser(), [*flags, "--path", "x"])
-    line = lines(text / "test.source")[3].lower()
-    if hasattr(args, "tokenizer") and args.tokenizer:
-        line = encoders.build_tokenizer(args).encode(line)
-    assert encoders.build_bpe(args).encode(line) == lines(out / "tokens" / "test.source")[3]
+    flags = command_line(prepare(text, out, tokens, size, lowercase=True, jobs=1))
+    parser = options.get_interactive_generation_parser()
+    args = options.parse_args_and_arch(parser, ["data", "--task", "summarization", "--path", "x", *flags])
+    cfg = convert_namespace_to_omegaconf(args)
+    line = encoders.build_tokenizer(cfg.tokenizer).encode(lines(text / "test.source")[3])
+    assert encoders.build_bpe(cfg.bpe).encode(line) == lines(out / "tokens" / "test.source")[3]
 
 
 def test_the_number_of_processes_changes_nothing(text, tmp_path):
@@ -123,11 +121,6 @@ def test_lines_end_only_at_newlines(tmp_path):
     assert lines(path) == ["a\u2028b\x0bc", "d\x85e", "", "f"]
 
 
-def test_normalise():
-    assert normalise("  A\tB\u00a0 C\0d \n", lowercase=True) == "a b c d"
-    assert normalise("Ä b", lowercase=False) == "Ä b"
-
-
 def damage(text, name, content):
     (text / name).write_bytes(content)
 
@@ -164,9 +157,8 @@ def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
         prepare(text, tmp_path / "out", "bpe", 10, True, 1)
 
 
-def test_prepare_json_says_how_to_treat_new_text(text, tmp_path):
-    out = tmp_path / "out"
-    prepare(text, out, "bpe", 40, lowercase=True, jobs=1)
-    record = json.loads((out / "prepare.json").read_text(encoding="utf-8"))
-    assert record["inference"]["bpe-codes"] == str(out / "codes.bpe")
-    assert record["settings"] == {"tokens": "bpe", "size": 40, "lowercase": True}
+def test_a_prepared_directory_can_be_moved(text, tmp_path):
+    prepare(text, tmp_path / "out", "bpe", 40, lowercase=True, jobs=1)
+    (tmp_path / "out").rename(tmp_path / "moved")
+    options = prepare(text, tmp_path / "moved", "bpe", 40, lowercase=True, jobs=1)
+    assert options["bpe-codes"] == str(tmp_path / "moved" / "codes.bpe")
