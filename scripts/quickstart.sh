@@ -67,8 +67,7 @@ train_small "$out" --max-update "$steps" --stop-time-hours "$(python -c "print($
 summarise "$out" best "$out/summaries.txt"
 
 # the same model after one step too small to matter: what the scores are worth
-[ -f "$out/untrained/checkpoints/checkpoint_last.pt" ] ||
-    train_small "$out/untrained" --max-update 1 --lr 1e-12 --warmup-updates 1 --disable-validation
+train_small "$out/untrained" --max-update 1 --lr 1e-12 --warmup-updates 1 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \

@@ -56,13 +56,22 @@ mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
 etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 
+command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch"
+    --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
+    --criterion label_smoothed_cross_entropy --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8
+    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens"
+    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100
+    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})
+
+# fairseq-train would do one step more each time it is started after the last one
+finished=$out/finished.txt
+if [ "$(cat "$finished" 2>/dev/null)" = "${command[*]}" ]; then
+    say "already trained with these options (delete $finished to go on): $out/checkpoints/checkpoint_best.pt"
+    exit 0
+fi
 say "training $arch; log: $out/train.log"
-fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
-    --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
-    --criterion label_smoothed_cross_entropy --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8 \
-    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
-    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100 --log-file "$out/train.log" \
-    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"} 2>&1 |
+"${command[@]}" 2>&1 | tee -a "$out/train.log" |
     { grep --line-buffered -E '\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training' || true; } |
-    cut -c1-200 >&2
+    cut -c1-200 >&2 || die "fairseq-train failed; see the end of $out/train.log"
+echo "${command[*]}" > "$finished"
 say "best checkpoint: $out/checkpoints/checkpoint_best.pt"
