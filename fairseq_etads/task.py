@@ -63,9 +63,6 @@ class SummarizationConfig(FairseqDataclass):
     upsample_primary: int = field(
         default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
     )
-    num_batch_buckets: int = field(
-        default=0, metadata={"help": "pad to N fixed shapes, for compilers that want few of them"}
-    )
     train_subset: str = II("dataset.train_subset")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
         "dataset.dataset_impl"
@@ -171,7 +168,6 @@ class SummarizationTask(FairseqTask):
             name=split,
             left_pad_source=self.cfg.left_pad_source,
             left_pad_target=self.cfg.left_pad_target,
-            num_buckets=self.cfg.num_batch_buckets,
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
@@ -245,9 +241,13 @@ class SummarizationTask(FairseqTask):
                     f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with ({trained}): "
                     "give the data directory with which it was trained"
                 )
-        self._trained = state_dict
-        self.truncate_source = self.cfg.truncate_source or state_dict.get("truncate_source", TRUNCATE_SOURCE)
-        self.truncate_target = self.cfg.truncate_target or state_dict.get("truncate_target", TRUNCATE_TARGET)
+        first, self._trained = self._trained is None, state_dict
+        for option in ("truncate_source", "truncate_target"):
+            trained = state_dict.get(option)
+            if trained is None or getattr(self.cfg, option) is not None:
+                continue
+            # of an ensemble, the shortest: no model can read further than it has learnt to
+            setattr(self, option, trained if first else min(trained, getattr(self, option)))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:

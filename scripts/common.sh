@@ -16,7 +16,7 @@ say() {
 
 # usage TEXT: the comment block at the head of the calling script is its help.
 usage() {
-    sed -n '2,/^$/{s/^# \{0,1\}//p}' "$0"
+    sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     exit 0
 }
 

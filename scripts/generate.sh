@@ -55,7 +55,8 @@ mkdir -p "$(dirname "$output")"
 log=$output.log
 common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
-mapfile -t inference < <(inference_options "$prepared")
+inference=()
+while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
 if [ -n "$input" ]; then
     wanted=$(grep -c "" "$input" || true)
     say "summarising $wanted documents of $input"

@@ -146,6 +146,14 @@ def test_options_win_over_the_checkpoint_but_not_over_its_positions():
     assert make_model("etads", longer, encoder_learned_pos=False).max_positions()[0] == 81
 
 
+def test_an_ensemble_reads_as_far_as_its_shortest_sighted_model():
+    task = make_task()
+    for length in (60, 20, 40):
+        task.load_state_dict(make_task(truncate_source=length).state_dict())
+        assert make_model("etads", task).max_positions()[0] == length + 1
+    assert task.max_positions()[0] == 21
+
+
 def test_another_dictionary_is_refused_even_of_the_same_size():
     task, other = make_task(), make_task()
     state = {**task.state_dict(), "target_dictionary": fingerprint(make_dictionary(39))}

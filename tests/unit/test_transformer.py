@@ -196,6 +196,24 @@ def test_half_precision_models_stay_finite_with_saturated_center_and_scope(arch,
     assert torch.isfinite(out).all()
 
 
+def test_activation_checkpointing_changes_nothing(documents):
+    plain, checkpointed = make_model("etads"), make_model("etads", checkpoint_activations=True)
+    checkpointed.load_state_dict(plain.state_dict())
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    gradients = []
+    for model in (plain, checkpointed):
+        out, _ = model.train()(tokens, tokens.ne(PAD).sum(1), previous)
+        out[previous.ne(PAD)].logsumexp(-1).sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_layer_drop_keeps_the_mechanisms(documents):
+    model = make_model("etads", encoder_layerdrop=0.5, decoder_layerdrop=0.5)
+    assert torch.isfinite(decode(model.train(), make_batch(documents), make_batch(SUMMARIES))).all()
+
+
 def test_a_document_of_the_maximum_length_and_one_of_a_single_token():
     model = make_model("etads", make_task(truncate_source=12))
     longest, single = list(range(4, 16)), [7]

@@ -1,0 +1,116 @@
+"""Focus-attention: time and error of its forms, against plain fused attention and against float64.
+
+    python benchmarks/bench_focus_attention.py [--output benchmarks/results/focus_attention.json]
+
+Forms: "plain" is torch's scaled_dot_product_attention without any bias; "direct" adds the S x S bias of equation 7;
+"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.attention.
+Times are medians of interleaved runs, forward and backward; errors are the largest over the output.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from fairseq_etads.attention import focal_bias, focus_attention
+
+
+def plain(q, k, v, center, scope):
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def direct(q, k, v, center, scope):
+    positions = torch.arange(k.size(2), dtype=q.dtype)[None]
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)) + focal_bias(center, scope, positions)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def two_columns(q, k, v, center, scope):
+    """-2/s² t² + 4c/s² t with centred and scaled positions t, padded to a head width of 8 more."""
+    length, width = k.shape[2:]
+    t = (torch.arange(length, dtype=q.dtype) - (length - 1) / 2) / length
+    c, s = (center - (length - 1) / 2) / length, scope / length
+    queries = F.pad(torch.stack([-2 / s**2, 4 * c / s**2], dim=-1) * math.sqrt(width), (0, 6))
+    keys = F.pad(torch.stack([t * t, t], dim=-1), (0, 6)).expand(*k.shape[:2], length, 8)
+    out = F.scaled_dot_product_attention(
+        torch.cat([q, queries], -1), torch.cat([k, keys], -1), F.pad(v, (0, 8)), scale=1 / math.sqrt(width)
+    )
+    return out[..., :width]
+
+
+FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": focus_attention}
+
+
+def times(batch, heads, length, width, runs):
+    """Form -> seconds of each run, the forms taking turns."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
+    inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
+    inputs.append((torch.rand(batch, heads, length, generator=generator) * length + 1).requires_grad_())
+    seconds = {name: [] for name in FORMS}
+    for run in range(runs + 1):
+        for name, form in FORMS.items():
+            started = time.perf_counter()
+            form(*inputs).sum().backward()
+            if run:  # the first is a warm-up
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def errors(length, scope, heads=8, width=64):
+    """Form -> largest error of the output against float64, for scopes between ``scope`` and twice that."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
+    center = torch.rand(1, heads, length, generator=generator) * length
+    sigma = scope * (1 + torch.rand(1, heads, length, generator=generator))
+    exact = direct(*(x.double() for x in (q, k, v, center, sigma)))
+    forms = {name: form for name, form in FORMS.items() if name != "plain"}
+    with torch.no_grad():
+        return {name: float((form(q, k, v, center, sigma) - exact).abs().max()) for name, form in forms.items()}
+
+
+def machine():
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    return {"cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "focus_attention.json")
+    parser.add_argument("--runs", type=int, default=15, help="counted runs of each form (default: %(default)s)")
+    args = parser.parse_args()
+    report = {
+        "machine": machine(),
+        "shape": "B=8, H=8, D=64, float32, forward and backward",
+        "seconds": {},
+        "errors": {},
+    }
+    for length in (400, 1024):
+        medians = {name: statistics.median(s) for name, s in times(8, 8, length, 64, args.runs).items()}
+        ratios = {f"{name} / plain": round(medians[name] / medians["plain"], 2) for name in FORMS if name != "plain"}
+        report["seconds"][length] = {**{name: round(value, 4) for name, value in medians.items()}, **ratios}
+        print(f"S={length}: {report['seconds'][length]}", flush=True)
+        report["errors"][length] = {
+            scope: {k: float(f"{e:.1e}") for k, e in errors(length, scope).items()} for scope in (0.1, 0.3, 1, 5, 20)
+        }
+        for scope, found in report["errors"][length].items():
+            print(f"S={length}, sigma {scope}-{2 * scope}: {found}", flush=True)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
