@@ -127,8 +127,8 @@ def focus_attention(
     Expanding the square, f is a product of a few columns per query with a few columns per key. They are appended to q
     and k, and torch's fused attention does the rest: no S x S tensor exists (on a CPU, torch has a fused kernel only
     for ``dropout_p=0``). It runs in float32 also for half-precision inputs and under autocast, because the bias spans
-    many orders of magnitude. The result is within 1e-5 of float64 down to scopes of 0.3 tokens in documents of 400 tokens
-    and of 1 token in documents of 1,024 (benchmarks/bench_focus_attention.py).
+    many orders of magnitude. The result is within 1e-5 of float64 down to scopes of 0.3 tokens in documents of 400 and
+    of 1 token in documents of 1,024 (benchmarks/bench_focus_attention.py).
     """
     batch, heads, length, width = q.shape
     positions, lengths = document_positions(key_padding_mask, batch, length, q.device)
