@@ -55,3 +55,20 @@ settings = json.loads((out / "prepare.json").read_text(encoding="utf-8"))["setti
 print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
+
+# train_small STEPS [options of train.sh] [-- options of fairseq-train]: a model small enough for two cores, regularised
+# for the 12,000 pairs of the sample corpus; the papers' sizes need the papers' corpora.
+train_small() {
+    local steps=$1 options=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    [ $# -eq 0 ] || shift
+    "$ROOT/scripts/train.sh" --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+        --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
+        --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
+        --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
+        --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
+}

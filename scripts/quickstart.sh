@@ -46,28 +46,17 @@ started=$SECONDS
 say "unpacking the sample corpus"
 etads-debian --sample --out "$out/text"
 
-# Small enough for two cores, and regularised for 12,000 pairs: the paper's sizes need the paper's 287,000.
-small=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --tokens "$tokens" --size 5000 --truncate-source 60 --truncate-target 40
-    --max-tokens 4000 ${device[@]+"${device[@]}"})
-model=(--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512
-    --encoder-attention-heads 4 --decoder-attention-heads 4 --num-workers 0)
-train_small() {
-    local run=$1
-    shift
-    "$ROOT/scripts/train.sh" --out "$run" "${small[@]}" -- "${model[@]}" "$@"
-}
+common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --tokens "$tokens" ${device[@]+"${device[@]}"})
 summarise() {
     "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
         --beam 5 --max-len 30 ${device[@]+"${device[@]}"}
 }
 
-train_small "$out" --max-update "$steps" --stop-time-hours "$(python -c "print($minutes / 60)")" \
-    --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
-    --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2
+train_small "$steps" --out "$out" "${common[@]}" -- --stop-time-hours "$(python -c "print($minutes / 60)")"
 summarise "$out" best "$out/summaries.txt"
 
 # the same model after one step too small to matter: what the scores are worth
-train_small "$out/untrained" --max-update 1 --lr 1e-12 --warmup-updates 1 --disable-validation
+train_small 1 --out "$out/untrained" "${common[@]}" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
