@@ -37,6 +37,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            "etads-models=fairseq_etads.catalogue:main",
             "etads-rouge=fairseq_etads.evaluation:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",

@@ -1,0 +1,90 @@
+"""The command etads-models: the named architectures, their sizes, and their options.
+
+``fairseq-train --help`` stops before it has looked at ``--arch`` and ``--task``, so it shows none of these options.
+"""
+
+import argparse
+import warnings
+from typing import Any, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from .models.transformer import PRESETS
+from .task import SummarizationConfig, SummarizationTask
+
+
+def count_parameters(arch: str, vocabulary: int) -> int:
+    """Trainable numbers of an architecture with its own defaults; shared ones count once.
+
+    Args:
+        arch: a name in ``PRESETS``.
+        vocabulary: entries of the dictionary that source and target share, special symbols included.
+    """
+    dictionary = Dictionary()
+    for number in range(vocabulary - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
+    with torch.device("meta"):  # shapes without memory
+        model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def describe(vocabulary: int) -> Iterator[Tuple[str, str, str]]:
+    """Name, parameters and changed defaults of each architecture."""
+    for arch, changes in PRESETS.items():
+        changed = ", ".join(f"--{option.replace('_', '-')} {value}" for option, value in changes.items())
+        yield arch, f"{count_parameters(arch, vocabulary):,}", changed or "the defaults"
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Defaults behind the help, except where there is none or the help tells it."""
+
+    def _get_help_string(self, action: argparse.Action) -> Optional[str]:
+        if action.default is None or "default" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def options_of(arch: str) -> argparse.ArgumentParser:
+    """A parser whose help shows the options of an architecture and of the task, with their defaults."""
+    parser = argparse.ArgumentParser(
+        prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
+        usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
+        formatter_class=_Formatter,
+        add_help=False,
+    )
+    preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")  # the name would be mangled
+    gen_parser_from_dataclass(parser.add_argument_group("summarization task"), SummarizationConfig())
+    gen_parser_from_dataclass(parser.add_argument_group(f"model {arch}"), preset())
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """The command etads-models."""
+    parser = argparse.ArgumentParser(
+        prog="etads-models",
+        description="List the named architectures with their parameters, or the options of one of them.",
+        epilog="examples:  etads-models            etads-models etads",
+    )
+    parser.add_argument("arch", nargs="?", choices=list(PRESETS), help="show this architecture's options")
+    parser.add_argument(
+        "--vocabulary", type=int, default=50000, help="entries of the shared dictionary (default: %(default)s)"
+    )
+    args = parser.parse_args(argv)
+    warnings.simplefilter("ignore")  # Hydra's about how fairseq calls it
+    if args.vocabulary < 5:
+        parser.error(f"--vocabulary {args.vocabulary}: choose 5 or more")
+    if args.arch:
+        options_of(args.arch).print_help()
+        return
+    rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary)]
+    for arch, count, changes in rows:
+        print(f"{arch:<16} {count:>12}   {changes}")
+
+
+if __name__ == "__main__":
+    main()

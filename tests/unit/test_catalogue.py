@@ -1,0 +1,56 @@
+"""etads-models: sizes against hand-computed ones, and options that fairseq-train --help does not show."""
+
+import pytest
+
+from fairseq_etads.catalogue import count_parameters, main
+from fairseq_etads.models.transformer import PRESETS
+
+V, D, FFN, LAYERS = 50_000, 512, 2048, 4
+ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases
+FEED_FORWARD = D * FFN + FFN + FFN * D + D
+NORM = 2 * D
+# source and target positions, with the end symbol, and two rows that fairseq keeps for padding
+EMBEDDINGS = V * D + (401 + 2) * D + (101 + 2) * D
+BASIC = EMBEDDINGS + LAYERS * (ATTENTION + FEED_FORWARD + 2 * NORM) + LAYERS * (2 * ATTENTION + FEED_FORWARD + 3 * NORM)
+FOCUS = LAYERS * (2 * D * D + 2 * D)  # W_p, W_g, U_c, U_d
+SALIENCY = LAYERS * 2 * D * D  # W_h, W_s
+
+
+@pytest.mark.parametrize(
+    "arch,expected",
+    [
+        ("etads_basic", BASIC),
+        ("etads_focus", BASIC + FOCUS),
+        ("etads_saliency", BASIC + SALIENCY),
+        ("etads", BASIC + FOCUS + SALIENCY),
+    ],
+)
+def test_parameter_counts(arch, expected):
+    assert count_parameters(arch, V) == expected
+
+
+def test_every_architecture_is_listed(capsys):
+    main(["--vocabulary", "100"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["--arch", *PRESETS]
+    assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
+
+
+def test_options_are_shown_with_their_defaults(capsys):
+    main(["etads_focus"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "--focus-layers",
+        "--truncate-source",
+        "(default: all)",
+        "(default: none)",
+        "--no-share-all-embeddings",
+    ):
+        assert words in shown
+
+
+@pytest.mark.parametrize("argv", [["etadz"], ["--vocabulary", "2"]])
+def test_bad_arguments_are_refused(argv, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 2 and argv[-1] in capsys.readouterr().err
