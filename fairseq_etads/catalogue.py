@@ -57,9 +57,16 @@ def options_of(arch: str) -> argparse.ArgumentParser:
         formatter_class=_Formatter,
         add_help=False,
     )
-    preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")  # the name would be mangled
+    model = ARCH_MODEL_REGISTRY[arch]
     gen_parser_from_dataclass(parser.add_argument_group("summarization task"), SummarizationConfig())
-    gen_parser_from_dataclass(parser.add_argument_group(f"model {arch}"), preset())
+    group = parser.add_argument_group(f"model {arch}")
+    model.add_args(group)
+    preset: Any = getattr(model, "__dataclass")()
+    for action in group._group_actions:  # fairseq leaves the defaults to the dataclass
+        default = getattr(preset, action.dest)
+        if str(default).startswith("${model."):
+            default = f"--{default[8:-1].replace('_', '-')}"
+        action.default = default
     return parser
 
 
