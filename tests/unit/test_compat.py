@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import iterators
 from fairseq.file_io import PathManager
 
 from fairseq_etads import compat
@@ -90,6 +91,15 @@ def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert PathManager.copy(str(source), str(copy), overwrite=True)
     assert copy.read_bytes() == b"new"
+
+
+def test_threads_that_read_batches_ahead_end_with_the_process():
+    """fairseq's would still wait for room in its queue."""
+    batches = iterators.BufferedIterator(2, list(range(100)))
+    assert next(batches) == 0
+    assert batches._consumer.is_alive()
+    compat._end_loaders()
+    assert not batches._consumer.is_alive()
 
 
 def test_installing_twice_changes_nothing():

@@ -5,6 +5,8 @@ from dataclasses import fields
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.models.transformer import PRESETS, parse_layers, preset_config
@@ -266,6 +268,16 @@ def test_a_preset_with_an_unknown_option_is_refused():
 def test_the_decoder_is_as_wide_as_the_encoder_unless_told_otherwise():
     model = make_model("etads", encoder_embed_dim=16)
     assert model.decoder.embed_tokens.embedding_dim == 16
+
+
+@pytest.mark.parametrize(
+    "flags,shared", [([], True), (["--share-all-embeddings"], True), (["--no-share-all-embeddings"], False)]
+)
+def test_options_on_by_default_can_be_switched_off_and_repeated(flags, shared):
+    command = ["data", "--task", "summarization", "--arch", "etads", "--max-tokens", "9", *flags]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    assert cfg.model.share_all_embeddings is shared
+    assert cfg.model.encoder_learned_pos is True
 
 
 def test_unsupported_attention_arguments_are_refused_in_words():
