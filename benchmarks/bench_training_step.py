@@ -3,8 +3,8 @@
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
 
 Forward, cross-entropy and backward, without the optimiser, of 10 documents of 400 tokens with summaries of 100 tokens
-and 50,000 words: the systems take turns in one process. fairseq's transformer has the sizes and the shared embeddings of
-etads_basic.
+and 50,000 words: the systems take turns in one process. fairseq's transformer has the sizes and the shared embeddings
+of etads_basic.
 """
 
 import argparse

@@ -7,7 +7,6 @@ positions count real tokens only.
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS).
 """
 
-import math
 from typing import Optional, Tuple, Union
 
 import torch
@@ -145,18 +144,19 @@ def focus_attention(
     # fused kernels want a head width that is a multiple of 8, and the same one for q, k and v
     extra = -(-query_columns.size(-1) // 8) * 8
     extra += -(width + extra) % 8
-    query_columns = F.pad(query_columns * math.sqrt(width), (0, extra - query_columns.size(-1)))
+    query_columns = F.pad(query_columns, (0, extra - query_columns.size(-1)))
     key_columns = F.pad(key_columns, (0, extra - key_columns.size(-1)))
     key_columns = key_columns[:, None].expand(batch, heads, length, extra)
 
     with torch.autocast(q.device.type, enabled=False):
-        # the columns come first, so that a kernel which adds in order has cancelled them before q·k arrives
+        # The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is
+        # scaled here and not by the kernel, because scaling the columns would round what was made exact.
         out = F.scaled_dot_product_attention(
-            torch.cat([query_columns, q.float()], dim=-1),
+            torch.cat([query_columns, q.float() * width**-0.5], dim=-1),
             torch.cat([key_columns, k.float()], dim=-1),
             F.pad(v.float(), (0, extra)),
             dropout_p=dropout_p,
-            scale=1.0 / math.sqrt(width),
+            scale=1.0,
         )
     return out[..., :width].to(q.dtype)
 

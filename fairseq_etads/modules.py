@@ -30,6 +30,12 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1, 3).flatten(2)
 
 
+def _dropout_p(module: MultiheadAttention) -> float:
+    """Dropout of the attention weights: in training, and in inference if --retain-dropout asks for it."""
+    active = module.training or module.dropout_module.apply_during_inference
+    return module.dropout_module.p if active else 0.0
+
+
 def _refuse(module: nn.Module, **unsupported: Any) -> None:
     for name, value in unsupported.items():
         if value is not None and value is not False:
@@ -64,7 +70,7 @@ class FocusAttention(MultiheadAttention):
             center,
             scope,
             key_padding_mask,
-            dropout_p=self.dropout_module.p if self.training else 0.0,
+            dropout_p=_dropout_p(self),
         )
         return self.out_proj(merge_heads(out)), None
 
@@ -117,7 +123,7 @@ class BridgeAttention(MultiheadAttention):
         mask = memory.get("prev_key_padding_mask")
         projected = self.q_proj(query)
         q = split_heads(projected, self.num_heads)
-        dropout_p = self.dropout_module.p if self.training else 0.0
+        dropout_p = _dropout_p(self)
         need_weights = need_weights or need_head_weights
 
         weights: Optional[Tensor] = None

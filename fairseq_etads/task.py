@@ -48,14 +48,14 @@ class SummarizationConfig(FairseqDataclass):
         default=None,
         metadata={
             "help": "read the first N tokens of a document "
-            f"(default: {TRUNCATE_SOURCE}; from a checkpoint, what it was trained with)"
+            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)"
         },
     )
     truncate_target: Optional[int] = field(
         default=None,
         metadata={
             "help": "learn the first N tokens of a summary "
-            f"(default: {TRUNCATE_TARGET}; from a checkpoint, what it was trained with)"
+            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
         },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
@@ -232,7 +232,11 @@ class SummarizationTask(FairseqTask):
         }
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary."""
+        """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
+
+        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
+        command's own options hold, as for everything else in fairseq.
+        """
         for side, dictionary in (("source", self.src_dict), ("target", self.tgt_dict)):
             trained = state_dict.get(f"{side}_dictionary")
             if trained is not None and trained != fingerprint(dictionary):

@@ -12,6 +12,8 @@ import itertools
 import json
 import multiprocessing
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -65,9 +67,8 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def build_encoder(settings: Dict[str, Any], out: Path, subwords: bool = True) -> Callable[[str], str]:
     """A function from raw text to tokens, through the classes fairseq-interactive uses."""
+    import fairseq_etads  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
     from fairseq.data import encoders
-
-    import fairseq_etads  # noqa: F401  # registers --tokenizer etads
 
     flags = Namespace(**{key.replace("-", "_"): value for key, value in inference_options(settings, out).items()})
     tokenizer = encoders.build_tokenizer(flags)
@@ -166,6 +167,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path) -> None:
             vocab_size=size,
             model_type="unigram",
             character_coverage=0.9995,
+            max_sentence_length=10_000_000,  # bytes; at its default of 4,192 long documents would be left out
             minloglevel=1,
         )
     except RuntimeError as error:
@@ -180,6 +182,7 @@ def binarise(out: Path, settings: Dict[str, Any], jobs: int) -> None:
     done = out / "bin" / "complete"
     if done.exists():
         return
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
     command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "source", "-t", "target", "--joined-dictionary"]
     command += ["--destdir", str(out / "bin"), "--workers", str(jobs)]
     command += [f"--{split}pref={out / 'tokens' / split}" for split in SPLITS]
@@ -292,7 +295,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     except PrepareError as error:
         print(f"etads-prepare: {error}", file=sys.stderr)
         sys.exit(2)
-    flags = " ".join(command_line(options))
+    flags = shlex.join(command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 

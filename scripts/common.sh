@@ -36,6 +36,17 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
+# supervise COMMAND...: run it, and end it when this script is ended; bash alone would leave it running.
+supervise() {
+    "$@" &
+    local child=$! status=0
+    # shellcheck disable=SC2064  # the child's number is wanted now
+    trap "kill -TERM $child 2>/dev/null; wait $child 2>/dev/null; exit 143" TERM INT HUP
+    wait "$child" || status=$?
+    trap - TERM INT HUP
+    return "$status"
+}
+
 # Put the project's commands on PATH: those of the environment that is active, else those of VENV.
 use_environment() {
     if ! command -v etads-prepare >/dev/null; then
@@ -66,7 +77,7 @@ train_small() {
         shift
     done
     [ $# -eq 0 ] || shift
-    "$ROOT/scripts/train.sh" --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    supervise "$ROOT/scripts/train.sh" --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \

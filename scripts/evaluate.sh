@@ -46,7 +46,10 @@ if [ -n "$documents" ]; then
 fi
 [ "$show" -gt 0 ] || exit 0
 for ((line = 1; line <= show; line++)); do
-    [ -z "$documents" ] || printf 'document   %s\n' "$(sed -n "${line}p" "$documents" | cut -c1-300)"
+    if [ -n "$documents" ]; then
+        document=$(sed -n "${line}p" "$documents")
+        printf 'document   %s\n' "${document:0:300}"
+    fi
     printf 'reference  %s\n' "$(sed -n "${line}p" "$references")"
     for file in "${summaries[@]}"; do
         printf 'summary    %s   (%s)\n' "$(sed -n "${line}p" "$file")" "$(basename "$file")"

@@ -43,7 +43,11 @@ done
 [ -n "$output" ] || die "--output is missing; see --help"
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
+need_integer --min-len "$min_len"
 need_integer --max-len "$max_len"
+need_integer --max-tokens "$max_tokens"
+[[ $lenpen =~ ^-?[0-9]*\.?[0-9]+$ ]] || die "--lenpen $lenpen: choose a number"
+[ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
 prepared=${prepared:-$run/prepared}
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
@@ -58,19 +62,31 @@ common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$c
 inference=()
 while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
 if [ -n "$input" ]; then
-    wanted=$(grep -c "" "$input" || true)
+    # fairseq would end a line at a lone carriage return as well, and say of bad UTF-8 only that there is some
+    python - "$input" "$output.input" <<'PYTHON' || exit 2
+import pathlib, sys
+from etads_preprocess.prepare import PrepareError, read_lines
+try:
+    with open(sys.argv[2], "w", encoding="utf-8", newline="\n") as file:
+        for line in read_lines(pathlib.Path(sys.argv[1])):
+            file.write(" ".join(line.replace("\0", " ").split()) + "\n")
+except PrepareError as error:
+    sys.exit(f"generate.sh: --input {error}")
+PYTHON
+    wanted=$(wc -l < "$output.input")
     say "summarising $wanted documents of $input"
-    fairseq-interactive "${common[@]}" "${inference[@]}" --input "$input" --buffer-size 512 ${more[@]+"${more[@]}"} \
+    supervise fairseq-interactive "${common[@]}" "${inference[@]}" --input "$output.input" --buffer-size 512 ${more[@]+"${more[@]}"} \
         > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-interactive failed; see $output.err"; }
 else
     wanted=$(wc -l < "$prepared/tokens/$subset.source")
     say "summarising the $wanted documents of $subset"
-    fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset" ${more[@]+"${more[@]}"} \
+    supervise fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset" ${more[@]+"${more[@]}"} \
         > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-generate failed; see $output.err"; }
 fi
 # "D-7<tab>score<tab>words" for document 7, in order of length; the first of several hypotheses is the best
-grep -aE '^D-[0-9]+' "$log" | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$output.partial"
+{ grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$output.partial"
 found=$(wc -l < "$output.partial")
-[ "$found" = "$wanted" ] || die "$wanted documents but $found summaries; see $log"
+[ "$found" -eq "$wanted" ] || die "$wanted documents but $found summaries; see $log"
 mv "$output.partial" "$output"
+rm -f "$output.input"
 say "summaries: $output"

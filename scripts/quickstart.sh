@@ -48,7 +48,7 @@ etads-debian --sample --out "$out/text"
 
 common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --tokens "$tokens" ${device[@]+"${device[@]}"})
 summarise() {
-    "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
+    supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
         --beam 5 --max-len 30 ${device[@]+"${device[@]}"}
 }
 

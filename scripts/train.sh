@@ -6,7 +6,7 @@
 #   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --prepared DIR      another place for the prepared data, to share it among models
-#   --arch NAME         architecture (default: etads); fairseq-train --help lists them
+#   --arch NAME         architecture (default: etads); etads-models lists them
 #   --tokens KIND       bpe (default), sentencepiece or word
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
 #   --keep-case         do not lower-case
@@ -18,7 +18,7 @@
 # The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps and then inverse square root, gradient norm
 # at most 2, label smoothing off. Whatever stands after -- overrides it, for example:
 #
-#   scripts/train.sh --text data/cnndm --out runs/etads -- --fp16 --update-freq 4 --seed 2
+#   scripts/train.sh --text data/cnndm --out runs/etads -- --update-freq 4 --seed 2       (on a GPU also --fp16)
 #
 # Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept.
 
@@ -54,7 +54,7 @@ use_environment
 
 mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
-etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 
 command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch"
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
@@ -70,8 +70,10 @@ if [ "$(cat "$finished" 2>/dev/null)" = "${command[*]}" ]; then
     exit 0
 fi
 say "training $arch; log: $out/train.log"
-"${command[@]}" 2>&1 | tee -a "$out/train.log" |
-    { grep --line-buffered -E '\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training' || true; } |
-    cut -c1-200 >&2 || die "fairseq-train failed; see the end of $out/train.log"
+show() {
+    awk '/\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training/ { print substr($0, 1, 200); fflush() }'
+}
+supervise "${command[@]}" > >(tee -a "$out/train.log" | show >&2) 2>&1 ||
+    die "fairseq-train failed; see the end of $out/train.log"
 echo "${command[*]}" > "$finished"
 say "best checkpoint: $out/checkpoints/checkpoint_best.pt"

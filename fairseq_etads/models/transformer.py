@@ -211,13 +211,20 @@ class SummarizationTransformer(TransformerModelBase):
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights, refusing those of another dictionary in words."""
-        for side, part in (("source", self.encoder), ("target", self.decoder)):
-            key = ("encoder" if side == "source" else "decoder") + ".embed_tokens.weight"
-            if key in state_dict and len(state_dict[key]) != len(part.dictionary):
+        """Load weights, refusing those of another dictionary or of other lengths in words."""
+        for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
+            words = state_dict.get(f"{name}.embed_tokens.weight")
+            if words is not None and len(words) != len(part.dictionary):
                 raise ValueError(
                     f"the {side} dictionary has {len(part.dictionary)} entries and the checkpoint was trained with "
-                    f"{len(state_dict[key])}: give the data directory (DATA) whose dict.*.txt it was trained with"
+                    f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
+                )
+            positions = state_dict.get(f"{name}.embed_positions.weight")
+            if positions is not None and len(positions) != len(part.embed_positions.weight):
+                limit = len(positions) - part.padding_idx - 1
+                raise ValueError(
+                    f"the checkpoint has learnt {limit} positions and this model has {part.max_positions()}: "
+                    f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
                 )
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 

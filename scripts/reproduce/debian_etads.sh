@@ -33,7 +33,7 @@ for seed in $seeds; do
         run=$out/$arch-$seed
         [ ! -f "$run/rouge.json" ] || continue
         train_small "$steps" --text "$out/text" --prepared "$out/prepared" --out "$run" --arch "$arch" --cpu -- --seed "$seed"
-        "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" --max-len 30 --cpu
+        supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" --max-len 30 --cpu
         etads-rouge "$run/summaries.txt" "$out/text/test.target" --json "$run/rouge.json"
     done
 done

@@ -1,5 +1,9 @@
 """The shell pipelines, as a user types them."""
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,8 +59,33 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert (out / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns == weights, "trained again"
 
     documents = tmp_path / "new.txt"
-    documents.write_text("This package contains the Documentation of Frobnicator.\n\nA game of chess\n")
     generate = [str(SCRIPTS / "generate.sh"), "--run", str(out), "--input", str(documents), "--cpu", "--max-len", "10"]
-    run_command([*generate, "--output", str(tmp_path / "new.summaries")], cwd=tmp_path)
+    generate += ["--output", str(tmp_path / "new.summaries")]
+    # an empty line, a NUL, a carriage return inside a line, no newline at the end
+    documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
+    run_command(generate, cwd=tmp_path)
     summaries = (tmp_path / "new.summaries").read_text().split("\n")
-    assert len(summaries) == 4 and summaries[1] == "" and summaries[3] == ""
+    assert len(summaries) == 5 and summaries[1] == "" and summaries[4] == ""
+
+    documents.write_bytes(b"fine\nnot \xff fine\n")
+    result = run_command(generate, cwd=tmp_path, check=False)
+    assert result.returncode == 2 and "new.txt, line 2: not UTF-8" in result.stdout.strip().splitlines()[-1]
+
+    documents.write_bytes(b"")
+    run_command(generate, cwd=tmp_path)
+    assert (tmp_path / "new.summaries").read_bytes() == b""
+
+
+def test_a_script_that_is_ended_ends_what_it_started(tmp_path):
+    """Otherwise a second run would train into the same directory beside the first."""
+    child = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    script = f'source "{SCRIPTS}/common.sh"; supervise {sys.executable} -c "{child}"'
+    process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(timeout=30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -105,6 +105,25 @@ def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
     assert len(lines(out / "tokens" / "train.source")) == 60
 
 
+def test_an_interrupted_binarisation_is_done_again(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    (out / "bin" / "complete").unlink()
+    (out / "bin" / "test.source-target.source.bin").write_bytes(b"half")
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert (out / "bin" / "complete").exists()
+    assert (out / "bin" / "test.source-target.source.bin").stat().st_size > 4
+
+
+def test_sentencepiece_learns_from_long_documents_too(text, tmp_path):
+    """By default it leaves out lines of more than 4,192 bytes."""
+    documents = [" ".join(f"{topic}{number % 7}" for topic in TOPICS for number in range(200)) for _ in range(60)]
+    (text / "train.source").write_text("".join(d + "\n" for d in documents), encoding="utf-8")
+    prepare(text, tmp_path / "out", "sentencepiece", 80, lowercase=True, jobs=1)
+    pieces = lines(tmp_path / "out" / "tokens" / "train.source")[0].split()
+    assert len(pieces) < 2 * len(documents[0].split()), "the documents' words were not learnt"
+
+
 def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
     out = tmp_path / "out"
     prepare(text, out, "word", 30, lowercase=True, jobs=1)

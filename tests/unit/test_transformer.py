@@ -292,6 +292,14 @@ def test_learned_positions_that_do_not_reach_are_refused_in_words():
         make_model("etads", task, max_source_positions=40)
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_weights_of_other_lengths_name_the_option(side):
+    """As when training resumes without the --truncate-source it began with."""
+    trained = make_model("etads", make_task(**{f"truncate_{side}": 30}))
+    with pytest.raises(ValueError, match=rf"has learnt 31 positions.*--truncate-{side} 30"):
+        make_model("etads").load_state_dict(trained.state_dict())
+
+
 def test_weights_of_another_dictionary_are_refused_in_words():
     model = make_model("etads")
     state = copy.deepcopy(model.state_dict())
