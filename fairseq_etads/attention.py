@@ -21,6 +21,10 @@ _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for pa
 _PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
 
 
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
@@ -65,7 +69,7 @@ def _bias_coefficients(center: Tensor, scope: Tensor, origin: Tensor) -> Tuple[T
 
 
 def _value_columns(center: Tensor, scope: Tensor, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns whose dot product is the focal bias: queries (B, H, T, 6), keys (B, S, 6), float32, no gradient.
+    """Columns whose dot product is the focal bias: queries (B, H, T, 6), keys (B, S, 6), without gradient.
 
     Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
     coefficient is split into a multiple of a unit and a remainder. The unit is such that the multiples' products with
@@ -79,7 +83,7 @@ def _value_columns(center: Tensor, scope: Tensor, positions: Tensor, lengths: Te
         unit = torch.exp2(torch.ceil(torch.log2(largest_sum)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square, slope, level], dim=-1)  # (B, H, T, 3)
         exact = torch.round(coefficients / unit) * unit
-        queries = torch.cat([exact, coefficients - exact], dim=-1).float()
+        queries = torch.cat([exact, coefficients - exact], dim=-1).to(center.dtype)
     powers = torch.stack([x * x, x, torch.ones_like(x)], dim=-1)  # (B, S, 3)
     return queries, torch.cat([powers, powers], dim=-1)
 
@@ -116,7 +120,7 @@ def focus_attention(
 
     Args:
         q, k, v: (B, H, S, D), any floating dtype.
-        center, scope: mu and sigma (B, H, S) in tokens, best in float32.
+        center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
 
@@ -126,17 +130,18 @@ def focus_attention(
     Expanding the square, f is a product of a few columns per query with a few columns per key. They are appended to q
     and k, and torch's fused attention does the rest: no S x S tensor exists (on a CPU, torch has a fused kernel only
     for ``dropout_p=0``). It runs in float32 also for half-precision inputs and under autocast, because the bias spans
-    many orders of magnitude. The result is within 1e-5 of float64 down to scopes of 0.3 tokens in documents of 400 and
-    of 1 token in documents of 1,024 (benchmarks/bench_focus_attention.py).
+    many orders of magnitude, and in float64 for float64. In float32 the result is within 1e-5 of the exact one down to
+    scopes of 0.3 tokens in documents of 400 and of 1 token in documents of 1,024 (benchmarks/bench_focus_attention.py).
     """
     batch, heads, length, width = q.shape
     positions, lengths = document_positions(key_padding_mask, batch, length, q.device)
-    center, scope = center.float(), scope.float()
+    work = torch.promote_types(q.dtype, torch.float32)
+    center, scope = center.to(work), scope.to(work)
     columns = [_value_columns(center, scope, positions, lengths)]
     if torch.is_grad_enabled() and (center.requires_grad or scope.requires_grad):
         columns.append(_gradient_columns(center, scope, positions, lengths))
     query_columns = torch.cat([queries for queries, _ in columns], dim=-1)
-    key_columns = torch.cat([keys for _, keys in columns], dim=-1)
+    key_columns = torch.cat([keys for _, keys in columns], dim=-1).to(work)
     if key_padding_mask is not None:
         key_columns = key_columns.masked_fill(key_padding_mask.unsqueeze(-1), 0.0)
         key_columns = torch.cat([key_columns, key_padding_mask.unsqueeze(-1) * _PADDING_SCORE], dim=-1)
@@ -152,9 +157,9 @@ def focus_attention(
         # The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is
         # scaled here and not by the kernel, because scaling the columns would round what was made exact.
         out = F.scaled_dot_product_attention(
-            torch.cat([query_columns, q.float() * width**-0.5], dim=-1),
-            torch.cat([key_columns, k.float()], dim=-1),
-            F.pad(v.float(), (0, extra)),
+            torch.cat([query_columns, q.to(work) * width**-0.5], dim=-1),
+            torch.cat([key_columns, k.to(work)], dim=-1),
+            F.pad(v.to(work), (0, extra)),
             dropout_p=dropout_p,
             scale=1.0,
         )
@@ -162,10 +167,13 @@ def focus_attention(
 
 
 def attention_weights(q: Tensor, k: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """softmax(q k^T / sqrt(D)) in float32: q (B, H, T, D), k (B, H, S, D) -> (B, H, T, S), exactly 0 at padding."""
-    scores = torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)).float()
+    """softmax(q k^T / sqrt(D)): q (B, H, T, D), k (B, H, S, D) -> (B, H, T, S), exactly 0 at padding.
+
+    At least in float32, whatever the inputs are.
+    """
+    scores = _at_least_float32(torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)))
     if key_padding_mask is not None:
-        scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(torch.float32).min)
+        scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min)
     return torch.softmax(scores, dim=-1)
 
 
@@ -190,10 +198,10 @@ def saliency_attention(
         need_weights: also return the softmax before the gate, which sums to 1 (coverage and pointers want that one).
 
     Returns:
-        (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S) float32].
+        (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
     """
     weights = attention_weights(q, k, key_padding_mask)
-    gate = torch.sigmoid(torch.matmul(gate_q, gate_k.transpose(-1, -2)).float())
+    gate = torch.sigmoid(_at_least_float32(torch.matmul(gate_q, gate_k.transpose(-1, -2))))
     gated = F.dropout(gate * weights, p=dropout_p)
     out = torch.matmul(gated.to(v.dtype), v)
     return (out, weights) if need_weights else out
@@ -228,7 +236,10 @@ class FocalNetwork(nn.Module):
         nn.init.xavier_uniform_(self.scope_weight)
 
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S), float32."""
+        """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
+
+        At least in float32.
+        """
         batch, length, _ = queries.shape
         if key_padding_mask is None:
             document = queries.mean(dim=1, keepdim=True)
@@ -236,13 +247,13 @@ class FocalNetwork(nn.Module):
         else:
             real = (~key_padding_mask).unsqueeze(-1)
             lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
-            total = queries.masked_fill(~real, 0.0).float().sum(dim=1, keepdim=True)
+            total = _at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
             document = (total / lengths[:, None, None]).to(queries.dtype)  # G (B, 1, d_m)
         u = torch.tanh(self.query_proj(queries) + self.document_proj(document))
         u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
         # m · sigmoid(…) in float32: in half precision a position of 400 is only known to a quarter of a token
         center, scope = (
-            lengths[:, None, None] * torch.sigmoid((u * weight[:, None]).float().sum(-1))
+            lengths[:, None, None] * torch.sigmoid(_at_least_float32(u * weight[:, None]).sum(-1))
             for weight in (self.center_weight, self.scope_weight)
         )
         return center, scope

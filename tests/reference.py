@@ -16,8 +16,8 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
     bias = torch.zeros(len(center), len(positions), dtype=torch.float64)
     for i in range(len(center)):
         for j in range(len(positions)):
-            distance = float(positions[j]) - float(center[i])
-            bias[i, j] = -(distance**2) / (float(scope[i]) ** 2 / 2)
+            distance = positions[j].item() - center[i].item()
+            bias[i, j] = -(distance**2) / (scope[i].item() ** 2 / 2)
     return bias
 
 

@@ -112,6 +112,18 @@ def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length
     torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-5)
 
 
+def test_in_float64_everything_is_exact():
+    inputs, mask = random_inputs(lengths=(5, 3))
+    real = (~mask)[:, None, :, None]
+    torch.testing.assert_close(
+        focus_attention(*inputs, key_padding_mask=mask) * real, oracle(inputs, mask), rtol=0, atol=1e-12
+    )
+    assert torch.autograd.gradcheck(lambda *x: focus_attention(*x, key_padding_mask=mask) * real, inputs)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, *_: saliency_attention(q, k, v, q, v, key_padding_mask=mask), inputs[:3]
+    )
+
+
 def test_gradient_columns_change_nothing_in_the_output():
     inputs, mask = random_inputs()
     singles = [x.detach().float() for x in inputs]
