@@ -41,6 +41,7 @@ setup(
             "etads-rouge=fairseq_etads.evaluation:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
+            "etads-dictionary=etads_preprocess.dictionary:main",
         ]
     },
 )

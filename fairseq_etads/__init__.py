@@ -8,8 +8,8 @@ from . import compat
 
 compat.install()
 
-from . import task, text  # noqa: E402
+from . import criterions, task, text  # noqa: E402
 from .models import transformer  # noqa: E402
 
-__all__ = ["compat", "task", "text", "transformer"]
+__all__ = ["compat", "criterions", "task", "text", "transformer"]
 __version__ = "0.1.0"

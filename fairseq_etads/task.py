@@ -1,5 +1,6 @@
 """The task ``summarization``: dictionaries, truncated data, and what checkpoints remember of both."""
 
+import filecmp
 import hashlib
 import logging
 import os
@@ -18,8 +19,13 @@ from omegaconf import II
 from torch import Tensor
 
 from .data import SummarizationDataset
+from .dictionary import SummarizationDictionary, known_words
+from .generation import SummaryGenerator
 
 logger = logging.getLogger(__name__)
+
+UNKNOWN_CHECKED = 2000
+"""Documents of a split that are looked through for unknown words."""
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
@@ -63,6 +69,9 @@ class SummarizationConfig(FairseqDataclass):
     upsample_primary: int = field(
         default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
     )
+    allow_unk: bool = field(
+        default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
+    )
     train_subset: str = II("dataset.train_subset")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
         "dataset.dataset_impl"
@@ -71,8 +80,9 @@ class SummarizationConfig(FairseqDataclass):
 
 
 def fingerprint(dictionary: Dictionary) -> str:
-    """SHA-256 of a dictionary's symbols in order, first 16 hexadecimal digits."""
-    return hashlib.sha256("\n".join(dictionary.symbols).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    """SHA-256 of the words a model knows, in order, first 16 hexadecimal digits; the copy tail may differ."""
+    words = "\n".join(dictionary.symbols[: known_words(dictionary)])
+    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
@@ -98,6 +108,7 @@ class SummarizationTask(FairseqTask):
         self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
         self._trained: Optional[Dict[str, Any]] = None
+        self._pointer = "none"
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -117,14 +128,50 @@ class SummarizationTask(FairseqTask):
                 f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
                 "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
             )
-        dictionaries = []
-        for side in (cfg.source_lang, cfg.target_lang):
-            path = os.path.join(directory, f"dict.{side}.txt")
+        paths = [os.path.join(directory, f"dict.{side}.txt") for side in (cfg.source_lang, cfg.target_lang)]
+        for path in paths:
             if not os.path.isfile(path):
-                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary dict.{side}.txt')
-            dictionaries.append(cls.load_dictionary(path))
-            logger.info(f"[{side}] dictionary: {len(dictionaries[-1]):,} types")
-        return cls(cfg, *dictionaries)
+                name = os.path.basename(path)
+                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
+        src_dict = tgt_dict = cls.load_dictionary(paths[0])
+        if filecmp.cmp(paths[0], paths[1], shallow=False):
+            src_dict.grows = True  # a word that is in no file can be copied, too
+        else:
+            tgt_dict = cls.load_dictionary(paths[1])
+        for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
+            known = dictionary.known_words
+            logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        return cls(cfg, src_dict, tgt_dict)
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> SummarizationDictionary:
+        """Read ``dict.*.txt``: known words, then the copy tail, whose counts are 0."""
+        return SummarizationDictionary.load(filename)
+
+    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the model, and remember whether it copies."""
+        model = super().build_model(cfg, *args, **kwargs)
+        pointer = getattr(model.decoder, "pointer", None)
+        self._pointer = self._pointer if pointer is None else pointer.kind
+        return model
+
+    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the criterion; refuse one that smooths over words which the model cannot produce."""
+        name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
+        if self._pointer != "none" and str(name).startswith("label_smoothed"):
+            raise ValueError(
+                f"--criterion {name} would ask --pointer {self._pointer} for words that other documents have: "
+                "choose --criterion summarization_nll, which has --label-smoothing too"
+            )
+        return super().build_criterion(cfg, *args, **kwargs)
+
+    def train_step(
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
+    ) -> Any:
+        """One step; tells the criterion which update it is."""
+        if hasattr(criterion, "set_num_updates"):
+            criterion.set_num_updates(update_num)
+        return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
@@ -156,6 +203,7 @@ class SummarizationTask(FairseqTask):
                 f'no split "{split}" (--train-subset, --valid-subset or --gen-subset) in "{directory}"; '
                 f"it has: {', '.join(found) or 'none'}"
             ) from None
+        self._check_unknown(split, pairs.src)
         self.datasets[split] = SummarizationDataset(
             pairs.src,
             pairs.src_sizes,
@@ -171,6 +219,47 @@ class SummarizationTask(FairseqTask):
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
+
+    def _check_unknown(self, split: str, documents: Any) -> None:
+        """Say how much of a split's documents a pointer cannot copy, as it was unknown when the data was made.
+
+        Raises:
+            ValueError: the dictionary has no copy tail at all, so that no rare word can be copied.
+        """
+        if self._pointer == "none":
+            return
+        looked_at = [documents[number] for number in range(min(len(documents), UNKNOWN_CHECKED))]
+        words = sum(len(document) for document in looked_at)
+        unknown = sum(int((document == self.src_dict.unk()).sum()) for document in looked_at)
+        if not unknown:
+            return
+        found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {self.src_dict.unk_word}"
+        if known_words(self.src_dict) == len(self.src_dict):
+            raise ValueError(
+                f"--pointer {self._pointer}: the dictionary in DATA has no copy tail (words of count 0), and {found}; "
+                "they cannot be copied. Make the data with etads-prepare, or the dictionary with etads-dictionary and "
+                "the data with fairseq-preprocess --srcdict DICT --joined-dictionary"
+            )
+        logger.warning(f"{found}, which cannot be copied: they are not in the dictionary's copy tail")
+
+    def build_generator(
+        self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
+    ) -> Any:
+        """A :class:`SummaryGenerator`, unless another class is asked for.
+
+        Raises:
+            ValueError: options exclude one another.
+        """
+        options = dict(extra_gen_cls_kwargs or {})
+        if seq_gen_cls is None and not getattr(args, "score_reference", False):
+            replace, alignment = getattr(args, "replace_unk", None) is not None, getattr(args, "print_alignment", None)
+            if replace and alignment:
+                raise ValueError("--replace-unk and --print-alignment exclude one another: choose one")
+            seq_gen_cls = SummaryGenerator
+            options.update(
+                allow_unk=self.cfg.allow_unk, replace_unk=replace, print_alignment=str(alignment) if alignment else None
+            )
+        return super().build_generator(models, args, seq_gen_cls, options, **kwargs)
 
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
@@ -196,9 +285,9 @@ class SummarizationTask(FairseqTask):
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
         """Generate; a document without a token gets an empty summary, and a warning says how many there were."""
-        hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         if isinstance(generator, SequenceScorer):
-            return hypotheses
+            return self._score(generator, models, sample)
+        hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
         empty = no_word.all(dim=1).nonzero().flatten().tolist()
@@ -208,6 +297,18 @@ class SummarizationTask(FairseqTask):
             which = f" (numbers {', '.join(str(int(sample['id'][row])) for row in empty)})" if "id" in sample else ""
             logger.warning(f"{len(empty)} empty document(s){which}: their summaries are empty")
         return hypotheses
+
+    def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """Score the references (--score-reference), which fairseq's scorer would look up by the dictionary's ids."""
+        references = sample["target"]
+        scored = super().inference_step(
+            scorer,
+            models,
+            {**sample, "target": models[0].get_output_ids(sample["net_input"]["src_tokens"], references)},
+        )
+        for hypotheses, reference in zip(scored, references):
+            hypotheses[0]["tokens"] = utils.strip_pad(reference, self.tgt_dict.pad())
+        return scored
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
         """A hypothesis of the end symbol alone, with probability 1."""

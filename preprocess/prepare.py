@@ -19,9 +19,11 @@ import sys
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, TextIO
+from typing import Any, Callable, Dict, List, Optional
 
 from tqdm import tqdm
+
+from .files import PrepareError, atomic_writer, read_lines
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -35,34 +37,6 @@ Turn TEXT/{train,valid,test}.{source,target} (one document or summary a line) in
 OUT also gets the subword model, the tokenised text and prepare.json, which says what it was made from. At the end the
 options are printed with which fairseq-interactive treats new text in the same way. A second call with the same options
 does only what is missing."""
-
-
-class PrepareError(Exception):
-    """Something the user can put right; shown as one line."""
-
-
-@contextlib.contextmanager
-def atomic_writer(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 text file that appears under its name only when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(path.name + ".partial")
-    with open(partial_path, "w", encoding="utf-8", newline="\n") as file:
-        yield file
-    os.replace(partial_path, path)
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
-
-    Raises:
-        PrepareError: the file is not UTF-8; names file and line.
-    """
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield line.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise PrepareError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 def build_encoder(settings: Dict[str, Any], out: Path, subwords: bool = True) -> Callable[[str], str]:
@@ -178,17 +152,24 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path) -> None:
 
 
 def binarise(out: Path, settings: Dict[str, Any], jobs: int) -> None:
-    """Dictionary and binarised splits, by fairseq-preprocess."""
+    """Dictionary, and splits binarised by fairseq-preprocess.
+
+    Words (or subwords) that are not learnt but occur in documents stand in the dictionary too, for pointers to copy.
+    """
+    from .dictionary import build_dictionary, write_dictionary
+
     done = out / "bin" / "complete"
     if done.exists():
         return
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
+    size = settings["size"] if settings["tokens"] == "word" else -1
+    train = [out / "tokens" / f"train.{side}" for side in SIDES]
+    documents = [out / "tokens" / f"{split}.source" for split in SPLITS[1:]]
+    write_dictionary(build_dictionary(train, documents, size, jobs), out / "dict.txt")
     command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "source", "-t", "target", "--joined-dictionary"]
+    command += ["--srcdict", str(out / "dict.txt")]
     command += ["--destdir", str(out / "bin"), "--workers", str(jobs)]
     command += [f"--{split}pref={out / 'tokens' / split}" for split in SPLITS]
-    if settings["tokens"] == "word":
-        # the dictionary's four special symbols are not words
-        command += ["--nwordssrc", str(settings["size"] + 4), "--nwordstgt", str(settings["size"] + 4)]
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     (out / "preprocess.txt").write_text(run.stdout, encoding="utf-8")
     if run.returncode != 0:

@@ -9,7 +9,7 @@ from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
 
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
@@ -22,9 +22,13 @@ from fairseq.models.transformer import (
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import II, OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
+from ..batch_vocab import BatchVocab
+from ..dictionary import hide_tail, without_tail
+from ..embedding import VocabularyEmbedding
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
+from ..pointer import KINDS, Pointer, PointerOutput
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -36,6 +40,13 @@ class SummarizationTransformerConfig(TransformerConfig):
     focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
+    )
+    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
+            "between them at every word"
+        },
     )
 
 
@@ -152,24 +163,67 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq's hook is called once a layer, without the layer's number
-        super().__init__(cfg, dictionary, embed_tokens)
+        super().__init__(cfg, without_tail(dictionary), embed_tokens)
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         if next(self._layer_numbers) not in self.focus_layers:
             return super().build_encoder_layer(cfg)
         return _wrap(FocusEncoderLayer(cfg), cfg)
 
+    def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
+        """As fairseq's, and the documents themselves for the pointer ("src_tokens")."""
+        return {**super().forward(src_tokens, *args, **kwargs), "src_tokens": [src_tokens]}
+
 
 class SummarizationTransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers``."""
+    """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers`` and a pointer head."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
-        super().__init__(cfg, dictionary, embed_tokens)
+        super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        self.pointer: Optional[Pointer] = None
+        if str(cfg.pointer) != "none":
+            self.pointer = Pointer(self.output_embed_dim, cfg.encoder.embed_dim, str(cfg.pointer))
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
+
+    def batch_vocab(self, src_tokens: Tensor) -> BatchVocab:
+        """The vocabulary of a batch of documents (B, S)."""
+        words = self.dictionary
+        return BatchVocab(src_tokens, len(words), pad=words.pad(), bos=words.bos(), eos=words.eos(), unk=words.unk())
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        *args: Any,
+        features_only: bool = False,
+        **kwargs: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """As fairseq's: logits (N, T, V) and extras; with a pointer, its :class:`PointerOutput` is extra "pointer"."""
+        states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
+        if features_only:
+            return states, extra
+        if self.pointer is not None:
+            assert encoder_out is not None
+            if "batch_vocab" not in encoder_out:  # reordering leaves it out
+                encoder_out["batch_vocab"] = self.batch_vocab(encoder_out["src_tokens"][0])
+            extra["pointer"] = self.pointer(states, encoder_out["encoder_out"][0], encoder_out["batch_vocab"])
+        return self.output_layer(states), extra
+
+    def get_normalized_probs(
+        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
+    ) -> Tensor:
+        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer."""
+        logits, extra = net_output
+        pointer: Optional[PointerOutput] = extra.get("pointer") if extra else None
+        if pointer is None:
+            return super().get_normalized_probs(net_output, log_probs, sample)
+        # generation may have cut the logits to the last step
+        scores = pointer.last(logits.shape[1]).log_probs(logits)
+        return scores if log_probs else scores.exp()
 
 
 class SummarizationTransformer(TransformerModelBase):
@@ -200,7 +254,14 @@ class SummarizationTransformer(TransformerModelBase):
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
         config.max_source_positions = _position_limit(config, task, "source")
         config.max_target_positions = _position_limit(config, task, "target")
+        if str(config.pointer) != "none":
+            _check_pointer(config, task)
         return super().build_model(config, task)
+
+    @classmethod
+    def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
+        plain = super().build_embedding(cfg, without_tail(dictionary), embed_dim, path)
+        return VocabularyEmbedding(plain, dictionary.unk())
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> SummarizationTransformerEncoder:
@@ -210,13 +271,26 @@ class SummarizationTransformer(TransformerModelBase):
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> SummarizationTransformerDecoder:
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
+    def get_output_ids(self, src_tokens: Tensor, tokens: Tensor) -> Tensor:
+        """Summaries (N, T) in the ids of the output: words that neither the model nor the document has are unknown."""
+        if self.decoder.pointer is None:
+            return hide_tail(tokens, self.decoder.dictionary)
+        return self.decoder.batch_vocab(src_tokens).encode(tokens)
+
+    def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
+        """The summaries (B, T) in the ids of the output; see :meth:`get_output_ids`."""
+        pointer: Optional[PointerOutput] = net_output[1].get("pointer")
+        if pointer is None:
+            return hide_tail(sample["target"], self.decoder.dictionary)
+        return pointer.vocab.encode(sample["target"])
+
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
             words = state_dict.get(f"{name}.embed_tokens.weight")
             if words is not None and len(words) != len(part.dictionary):
                 raise ValueError(
-                    f"the {side} dictionary has {len(part.dictionary)} entries and the checkpoint was trained with "
+                    f"the {side} dictionary has {len(part.dictionary)} known words and the checkpoint was trained with "
                     f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
                 )
             positions = state_dict.get(f"{name}.embed_positions.weight")
@@ -227,6 +301,18 @@ class SummarizationTransformer(TransformerModelBase):
                     f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
                 )
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
+
+
+def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
+    """Refuse what a pointer cannot work with."""
+    option = f"--pointer {config.pointer}"
+    if config.adaptive_softmax_cutoff:
+        raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
+    if task.source_dictionary != task.target_dictionary:
+        raise ValueError(
+            f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
+            "etads-prepare, or fairseq-preprocess --joined-dictionary"
+        )
 
 
 def _position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:

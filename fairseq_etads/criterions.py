@@ -1,0 +1,204 @@
+"""The criterion ``summarization_nll``: likelihood, label smoothing, coverage loss and the supervised switch."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.utils import get_perplexity
+from omegaconf import II
+from torch import Tensor
+
+from .pointer import PointerOutput
+
+
+class NonFiniteLossError(RuntimeError):
+    """The loss of a sample is not a number or infinite."""
+
+
+@dataclass
+class SummarizationNLLConfig(FairseqDataclass):
+    """Options of ``--criterion summarization_nll``."""
+
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "probability given to all words that can be produced, in equal parts"}
+    )
+    coverage_loss: float = field(
+        default=0.0,
+        metadata={"help": "weight (lambda) of the coverage loss, which grows where the same words are attended again"},
+    )
+    coverage_loss_start: int = field(
+        default=0,
+        metadata={"help": "update with which the coverage loss begins; begun at once, training may not converge"},
+    )
+    coverage_loss_ramp: int = field(
+        default=0, metadata={"help": "updates in which the coverage loss then grows to its full weight"}
+    )
+    switch_loss: float = field(
+        default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
+    """sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
+
+    Args:
+        attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
+
+    Returns:
+        (B, T), float32; 0 at padding and at a summary's first word.
+    """
+    attention = attention.float() * real[:, :, None]
+    before = attention.cumsum(dim=1) - attention
+    return torch.minimum(attention, before).sum(dim=2)
+
+
+@register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
+class SummarizationNLL(FairseqCriterion):
+    """Negative log-likelihood of the summaries, with or without a pointer.
+
+    Raises:
+        ValueError: an option has an impossible value.
+        NonFiniteLossError: at the first loss that is not finite.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        coverage_loss: float,
+        coverage_loss_start: int,
+        coverage_loss_ramp: int,
+        switch_loss: float,
+    ):
+        super().__init__(task)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"--label-smoothing {label_smoothing}: choose a probability, at least 0 and below 1")
+        for option, value in (
+            ("coverage-loss", coverage_loss),
+            ("coverage-loss-start", coverage_loss_start),
+            ("coverage-loss-ramp", coverage_loss_ramp),
+            ("switch-loss", switch_loss),
+        ):
+            if value < 0:
+                raise ValueError(f"--{option} {value}: choose 0 or more")
+        self.sentence_avg = sentence_avg
+        self.label_smoothing = label_smoothing
+        self.coverage_weight = coverage_loss
+        self.coverage_start = coverage_loss_start
+        self.coverage_ramp = coverage_loss_ramp
+        self.switch_weight = switch_loss
+        self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
+        self._updates = 0
+
+    def set_num_updates(self, updates: int) -> None:
+        """Called by the task before every step."""
+        self._updates = updates
+
+    def coverage_weight_now(self) -> float:
+        """Weight of the coverage loss at this update."""
+        if self.coverage_weight == 0 or self._updates < self.coverage_start:
+            return 0.0
+        done = self._updates - self.coverage_start
+        return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """Loss of a batch, the number of words or summaries to divide it by, and what to log.
+
+        The coverage term counts in training alone, so that validation losses compare across its start.
+        """
+        logits, extra = net_output = model(**sample["net_input"])
+        target = model.get_targets(sample, net_output)
+        real = target != self.padding_idx
+        pointer: Optional[PointerOutput] = extra.get("pointer")
+        nll, smooth, logs = self._likelihood(logits, pointer, target)
+        loss = (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
+
+        coverage = nll.new_zeros(())
+        weight = self.coverage_weight_now()
+        if self.coverage_weight:
+            attention = extra["attn"][0] if pointer is None else pointer.log_copy.exp()
+            coverage = coverage_loss(attention, real).sum()
+        loss = loss.masked_fill(~real, 0)
+        self._check(loss, sample)
+        total = loss.sum()
+        if model.training and weight:
+            total = total + weight * coverage
+
+        logging_output = {
+            "loss": total.detach(),
+            "nll_loss": nll.detach().masked_fill(~real, 0).sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": len(target),
+            "sample_size": len(target) if self.sentence_avg else sample["ntokens"],
+            **{name: value.detach().masked_fill(~real, 0).sum() for name, value in logs.items()},
+        }
+        if self.coverage_weight:
+            logging_output["coverage_loss"] = coverage.detach()
+        return total, logging_output["sample_size"], logging_output
+
+    def _likelihood(
+        self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor
+    ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
+        """Negative log-likelihood (N, T), its smooth counterpart (N, T), and figures to log, each (N, T)."""
+        log_vocab = F.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
+        total, count = log_vocab.new_zeros(target.shape), log_vocab.shape[2] - len(self.specials)
+        if self.label_smoothing:
+            total = log_vocab.sum(dim=2) - log_vocab[:, :, self.specials].sum(dim=2)
+        if pointer is None:
+            nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
+            return nll, -total / count, {}
+        p_gen = pointer.gate.sigmoid()
+        if pointer.kind == "switch":
+            word, decision, point = pointer.supervised_log_probs(log_vocab, target)
+            smooth = torch.where(point, -word, -total / count)  # there is nothing to smooth over when pointing
+            decision = self.switch_weight * decision
+            return -(word + decision), smooth - decision, {"p_gen": p_gen, "copied": point.float()}
+        log_prob, copied = pointer.target_log_probs(log_vocab, target)
+        smooth = log_prob
+        if self.label_smoothing:
+            total, count_of_row = pointer.sum_of_log_probs(log_vocab, total, count)
+            smooth = total / count_of_row
+        return -log_prob, -smooth, {"p_gen": p_gen, "copied": copied}
+
+    @staticmethod
+    def _check(loss: Tensor, sample: Dict[str, Any]) -> None:
+        """Refuse to go on with a loss (N, T) that is not finite."""
+        if torch.isfinite(loss.detach().sum()):
+            return
+        rows = (~torch.isfinite(loss.detach())).any(dim=1).nonzero().flatten().tolist()
+        ids = sample["id"].tolist() if "id" in sample else rows
+        which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
+        which = which or "their sum overflows"
+        raise NonFiniteLossError(
+            f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
+            "The last checkpoint is from before. Lower --lr, lengthen --warmup-updates or lower --clip-norm and start "
+            "again from it; with --fp16 try --bf16; if the same pairs come up again, look at their text"
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Sum over batches and workers, then divide, per word and per summary; losses are in bits, as fairseq's."""
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        words, summaries, size = total("ntokens"), total("nsentences"), total("sample_size")
+        nll = total("nll_loss")
+        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=3)
+        metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
+        metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
+        metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
+        for name in ("p_gen", "copied", "coverage_loss"):
+            if any(name in output for output in logging_outputs):
+                metrics.log_scalar(name, total(name) / words, words, round=3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True

@@ -1,0 +1,83 @@
+"""Which words the model knows, and which it can only copy: both are in one dictionary, in this order."""
+
+import copy
+import re
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.tokenizer import tokenize_line
+from torch import Tensor
+
+_PADDING_WORD = re.compile(r"madeupword\d{4,}")
+
+
+def known_words(dictionary: Dictionary) -> int:
+    """V: how many entries, from the first, the model embeds and generates.
+
+    They are the special symbols, the words with a count, and the "madeupword0000" with which fairseq pads the size to a
+    multiple of 8. Whatever follows has count 0: the *copy tail*, words that occur in documents and are only known
+    by their spelling. A dictionary in which no word has a count is taken whole.
+    """
+    known = getattr(dictionary, "known_words", None)
+    if known is not None:
+        return int(known)
+    first = end = dictionary.nspecial
+    for symbol, count in zip(dictionary.symbols[first:], dictionary.count[first:]):
+        if count == 0 and not _PADDING_WORD.fullmatch(symbol):
+            break
+        end += 1
+    return end if end > first else len(dictionary)
+
+
+def without_tail(dictionary: Dictionary) -> Dictionary:
+    """The first V entries as a dictionary: what the layers of the model are given, so that ``len()`` is V."""
+    size = known_words(dictionary)
+    if size == len(dictionary):
+        return dictionary
+    head = copy.copy(dictionary)
+    head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
+    head.indices = {symbol: number for number, symbol in enumerate(head.symbols)}
+    return head
+
+
+class SummarizationDictionary(Dictionary):
+    """fairseq's dictionary that remembers V when it is loaded and can grow behind the tail.
+
+    With ``grows`` set, a word that is met for the first time gets the next free id instead of the unknown word's. The
+    model never looks past V, so it can be copied like any word of the tail.
+    """
+
+    known_words: int
+    grows = False
+
+    @classmethod
+    def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
+        dictionary: SummarizationDictionary = super().load(f, add_special_symbols)
+        dictionary.known_words = known_words(dictionary)
+        return dictionary
+
+    @property
+    def has_tail(self) -> bool:
+        return self.known_words < len(self)
+
+    def encode_line(
+        self,
+        line: str,
+        line_tokenizer: Any = tokenize_line,
+        add_if_not_exist: bool = True,
+        consumer: Any = None,
+        append_eos: bool = True,
+        reverse_order: bool = False,
+    ) -> torch.IntTensor:
+        """Ids (int32) of a line's words; see fairseq's ``Dictionary``. Unknown words are added if it ``grows``."""
+        if self.grows and not add_if_not_exist:
+            for word in line_tokenizer(line):
+                if word not in self.indices:
+                    self.add_symbol(word, n=0)
+        return super().encode_line(line, line_tokenizer, add_if_not_exist, consumer, append_eos, reverse_order)
+
+
+def hide_tail(tokens: Tensor, dictionary: Dictionary) -> Tensor:
+    """``tokens`` (any shape, ids) with every id from V on replaced by the unknown word's."""
+    return tokens.masked_fill(tokens >= known_words(dictionary), dictionary.unk())
