@@ -7,6 +7,7 @@
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --prepared DIR      another place for the prepared data, to share it among models
 #   --arch NAME         architecture (default: etads); etads-models lists them
+#   --pointer KIND      none (default), soft or switch: copy words of the document, unknown ones too
 #   --tokens KIND       bpe (default), sentencepiece or word
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
 #   --keep-case         do not lower-case
@@ -25,6 +26,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000
+pointer=none
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -32,6 +34,7 @@ while [ $# -gt 0 ]; do
         --out) need_value "$@"; out=$2; shift 2 ;;
         --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --arch) need_value "$@"; arch=$2; shift 2 ;;
+        --pointer) need_value "$@"; pointer=$2; shift 2 ;;
         --tokens) need_value "$@"; tokens=$2; shift 2 ;;
         --size) need_value "$@"; size=$2; shift 2 ;;
         --keep-case) prepare+=(--keep-case); shift ;;
@@ -47,6 +50,7 @@ done
 [ -n "$text" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 need_choice --tokens "$tokens" bpe sentencepiece word
+need_choice --pointer "$pointer" none soft switch
 need_integer --size "$size"
 need_integer --max-tokens "$max_tokens"
 need_integer --max-update "$max_update"
@@ -56,9 +60,9 @@ mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
 supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 
-command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch"
+command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" --pointer "$pointer"
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
-    --criterion label_smoothed_cross_entropy --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8
+    --criterion summarization_nll --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8
     --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens"
     --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100
     ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})

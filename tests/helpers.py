@@ -27,17 +27,20 @@ SMALL = {
 }
 
 
-def make_dictionary(words: int = 40) -> Dictionary:
+def make_dictionary(words: int = 40, tail: int = 0) -> Dictionary:
+    """Ids 4 … words + 3 are known words; ``tail`` more can only be copied."""
     dictionary = Dictionary()
     for number in range(words):
         dictionary.add_symbol(f"w{number}", n=words - number)
+    for number in range(tail):
+        dictionary.add_symbol(f"rare{number}", n=0)
     return dictionary
 
 
 def make_task(
-    truncate_source: Optional[int] = None, truncate_target: Optional[int] = None, **options
+    truncate_source: Optional[int] = None, truncate_target: Optional[int] = None, tail: int = 0, **options
 ) -> SummarizationTask:
-    dictionary = make_dictionary()
+    dictionary = make_dictionary(tail=tail)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():

@@ -72,3 +72,54 @@ def saliency_attention(
         rows.append(total)
         all_weights.append(torch.stack(weights))
     return torch.stack(rows), torch.stack(all_weights)
+
+
+def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:
+    """A document's ids with its own words numbered from ``known`` on by first occurrence, and those words."""
+    own: List[int] = []
+    extended = []
+    for word in document:
+        if word >= known and word not in own:
+            own.append(word)
+        extended.append(known + own.index(word) if word >= known else word)
+    return extended, own
+
+
+def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
+    """Aggregation Transformer, equations 13 and 14, for one summary word.
+
+    vocabulary (V,): P_vocab. attention (S,): copy attention. extended: the document in extended ids. -> P of each of
+    the ``size`` words.
+    """
+    distribution = []
+    for word in range(size):
+        copied = 0.0
+        for position, source_word in enumerate(extended):
+            if source_word == word:
+                copied += attention[position].item()
+        generated = vocabulary[word].item() if word < len(vocabulary) else 0.0
+        distribution.append(p_gen * generated + (1 - p_gen) * copied)
+    return distribution
+
+
+def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], word: int) -> float:
+    """Nallapati et al., section 2.3, for one summary word: points exactly if it is not in the vocabulary."""
+    if word < len(vocabulary):
+        return -math.log(p_gen) - math.log(vocabulary[word].item())
+    for position, source_word in enumerate(extended):
+        if source_word == word:
+            return -math.log(1 - p_gen) - math.log(attention[position].item())
+    raise ValueError("such a word is not in the document")
+
+
+def coverage_loss(attention: Tensor) -> List[float]:
+    """See et al. 2017, equation 12. attention (T, S) -> one loss a step."""
+    steps, length = attention.shape
+    losses = []
+    for t in range(steps):
+        loss = 0.0
+        for j in range(length):
+            covered = sum(attention[earlier, j].item() for earlier in range(t))
+            loss += min(attention[t, j].item(), covered)
+        losses.append(loss)
+    return losses

@@ -1,0 +1,98 @@
+"""Word identity in ids: the copy tail of the dictionary and the slots of a batch."""
+
+import io
+import random
+
+import pytest
+import reference
+import torch
+from fairseq.data import Dictionary
+from helpers import make_dictionary
+
+from fairseq_etads.batch_vocab import BatchVocab
+from fairseq_etads.dictionary import SummarizationDictionary, hide_tail, known_words, without_tail
+from fairseq_etads.embedding import VocabularyEmbedding
+
+SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_slots_equal_a_loop(seed):
+    r = random.Random(seed)
+    known, rows, width = r.choice([4, 7, 10, 14]), r.randint(1, 5), r.randint(1, 12)
+    source = torch.tensor([[r.randrange(14) for _ in range(width)] for _ in range(rows)])
+    expected = [reference.extended_ids(row, known) for row in source.tolist()]
+    vocab = BatchVocab(source, known, **SPECIALS)
+
+    assert vocab.source.tolist() == [extended for extended, _ in expected]
+    assert vocab.size == known + max(len(own) for _, own in expected)
+    assert vocab.own_words.tolist() == [len(own) for _, own in expected]
+    assert torch.equal(vocab.decode(vocab.source), source)
+    for row, (extended, _) in enumerate(expected):
+        words = [word for word in dict.fromkeys(extended) if word not in (0, 1, 2)]
+        assert vocab.words[row][vocab.is_word[row]].tolist() == words
+        for place in range(width):
+            copyable = source[row, place].item() not in (0, 1, 2)
+            assert vocab.copyable[row, place] == copyable
+            assert not copyable or vocab.words[row, vocab.column[row, place]] == extended[place]
+
+    beam = r.randint(1, 3)
+    summaries = torch.tensor([[r.randrange(16) for _ in range(5)] for _ in range(rows * beam)])
+    encoded = vocab.encode(summaries)
+    for number, (before, after) in enumerate(zip(summaries.tolist(), encoded.tolist())):
+        own = expected[number // beam][1]
+        for word, slot in zip(before, after):
+            assert slot == (word if word < known else known + own.index(word) if word in own else 3)
+    unknown = encoded == 3
+    assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
+
+
+def test_rows_that_belong_to_no_document_are_refused():
+    vocab = BatchVocab(torch.tensor([[9, 2], [8, 2]]), 6, **SPECIALS)
+    with pytest.raises(ValueError, match="3 rows do not belong to 2 documents"):
+        vocab.encode(torch.zeros(3, 1, dtype=torch.long))
+
+
+def test_known_words_end_where_the_counts_do():
+    dictionary = make_dictionary(words=40, tail=5)
+    assert known_words(dictionary) == 44 and len(dictionary) == 49
+    head = without_tail(dictionary)
+    assert len(head) == 44 and head.index("rare0") == head.unk() and head.index("w39") == 43
+    assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
+    assert hide_tail(torch.tensor([3, 43, 44, 48]), dictionary).tolist() == [3, 43, 3, 3]
+
+
+def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():
+    padded = make_dictionary(words=3)
+    padded.pad_to_multiple_(8)
+    assert known_words(padded) == 8
+    padded.add_symbol("rare", n=0)
+    assert known_words(padded) == 8 and len(padded) == 9
+    bare = Dictionary()
+    for word in "abc":
+        bare.add_symbol(word, n=0)
+    assert known_words(bare) == 7 and without_tail(bare) is bare
+
+
+def test_a_loaded_dictionary_grows_only_when_told_to_and_never_within_the_known_words():
+    text = io.StringIO()
+    make_dictionary(words=4, tail=2).save(text)
+    text.seek(0)
+    dictionary = SummarizationDictionary.load(text)
+    assert dictionary.known_words == 8 and dictionary.has_tail
+    line = "w1 rare1 new new <unk> other"
+    assert dictionary.encode_line(line, add_if_not_exist=False).tolist() == [5, 9, 3, 3, 3, 3, 2]
+    dictionary.grows = True
+    assert dictionary.encode_line(line, add_if_not_exist=False).tolist() == [5, 9, 10, 10, 3, 11, 2]
+    assert dictionary.encode_line("other", add_if_not_exist=False, append_eos=False).tolist() == [11]
+    assert dictionary.string(torch.tensor([10, 11])) == "new other"
+    assert known_words(dictionary) == 8 and len(without_tail(dictionary)) == 8
+
+
+def test_ids_beyond_the_vocabulary_read_the_unknown_word():
+    plain = torch.nn.Embedding(6, 4, padding_idx=1)
+    embedding = VocabularyEmbedding(plain, unk=3)
+    assert embedding.weight is plain.weight and embedding.padding_idx == 1
+    ids = torch.tensor([[0, 5, 6], [700000, 1, 3]])
+    expected = plain(torch.tensor([[0, 5, 3], [3, 1, 3]]))
+    assert torch.equal(embedding(ids), expected)

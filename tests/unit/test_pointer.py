@@ -1,0 +1,299 @@
+"""Pointer heads: distributions against loops, invariances, gradients, saturation, decoding."""
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, make_batch, make_model, make_task
+
+from fairseq_etads.pointer import Pointer
+
+KNOWN, TAIL = 44, 30
+# known and rare words, one word only, unknown words, rare words only, and nothing
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3], [70, 71, 70], []]
+SUMMARIES = [[50, 5, 12], [9], [45, 3, 8], [71, 4], [6, 7]]
+KINDS = ("soft", "switch")
+
+
+def pointer_model(kind="soft", arch="etads", **options):
+    return make_model(arch, make_task(tail=TAIL), pointer=kind, **options)
+
+
+def run(model, tokens, summaries):
+    previous = torch.full((len(summaries), max(map(len, summaries)) + 1), PAD)
+    for row, summary in enumerate(summaries):
+        previous[row, : len(summary) + 1] = torch.tensor([EOS, *summary])
+    return model(tokens, tokens.ne(PAD).sum(1), previous)
+
+
+def log_probs(model, tokens, summaries):
+    with torch.no_grad():
+        return model.get_normalized_probs(run(model, tokens, summaries), log_probs=True)
+
+
+def set_gate(model, logit):
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(logit)
+
+
+def test_the_mixture_equals_a_loop():
+    model = pointer_model()
+    tokens = make_batch(DOCUMENTS)
+    net_output = run(model, tokens, SUMMARIES)
+    logits, pointer = net_output[0].double(), net_output[1]["pointer"]
+    found = model.get_normalized_probs(net_output, log_probs=False)
+    for row, document in enumerate(DOCUMENTS):
+        extended, own = reference.extended_ids(document, KNOWN)
+        for step in range(len(SUMMARIES[row]) + 1):
+            expected = reference.pointer_mixture(
+                logits[row, step].softmax(-1),
+                pointer.log_copy[row, step].exp(),
+                pointer.gate[row, step].double().sigmoid().item(),
+                extended,
+                KNOWN + len(own),
+            )
+            torch.testing.assert_close(found[row, step, : len(expected)], torch.tensor(expected), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_distributions_sum_to_one_over_the_words_that_exist(kind, training):
+    model = pointer_model(kind).train(training)
+    scores = log_probs(model, make_batch(DOCUMENTS), SUMMARIES)
+    assert scores.shape[2] == KNOWN + 2, "the documents have at most two words of their own"
+    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(scores.shape[:2]))
+    own = [len(reference.extended_ids(document, KNOWN)[1]) for document in DOCUMENTS]
+    for row, count in enumerate(own):
+        assert scores[row, :, KNOWN + count :].eq(float("-inf")).all(), "a slot that the document does not have"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_its_side_and_the_batch_change_nothing(kind):
+    model = pointer_model(kind)
+    for document, summary in zip(DOCUMENTS, SUMMARIES):
+        alone = log_probs(model, make_batch([document]), [summary])
+        for left in (False, True):
+            tokens = make_batch([DOCUMENTS[0], document], left=left, width=20)
+            together = log_probs(model, tokens, [summary, summary])[1:, :, : alone.shape[2]]
+            torch.testing.assert_close(together, alone, rtol=0, atol=2e-5)
+
+
+def test_always_generating_is_the_plain_model_and_never_generating_copies_only():
+    tokens = make_batch(DOCUMENTS)
+    plain = make_model("etads", make_task(tail=TAIL))
+    model = pointer_model()
+    missing = model.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert all(key.startswith("decoder.pointer.") for key in missing)
+
+    set_gate(model, 1e4)
+    expected = log_probs(plain, tokens, SUMMARIES)
+    torch.testing.assert_close(log_probs(model, tokens, SUMMARIES)[:, :, :KNOWN], expected)
+
+    set_gate(model, -1e4)
+    scores = log_probs(model, tokens, SUMMARIES)
+    for row, document in enumerate(DOCUMENTS):
+        probabilities = scores[row, : len(SUMMARIES[row]) + 1].exp()
+        words = sorted(set(reference.extended_ids(document, KNOWN)[0]))
+        if words:
+            torch.testing.assert_close(probabilities[:, words].sum(-1), torch.ones(len(probabilities)))
+            rest = [word for word in range(scores.shape[2]) if word not in words]
+            assert probabilities[:, rest].max() < 1e-6
+        else:
+            torch.testing.assert_close(scores[row, 0, :KNOWN], expected[row, 0])  # nothing to copy: generate
+
+
+def test_the_end_symbol_of_a_document_is_not_copied():
+    model = pointer_model()
+    set_gate(model, -1e4)
+    tokens = make_batch(DOCUMENTS[:4])
+    assert (
+        run(model, tokens, SUMMARIES[:4])[1]["pointer"]
+        .log_copy.exp()[tokens.eq(EOS)[:, None].expand(-1, 4, -1)]
+        .eq(0)
+        .all()
+    )
+
+
+def test_the_switch_decides_in_evaluation():
+    model = pointer_model("switch")
+    tokens = make_batch(DOCUMENTS[:4])
+    net_output = run(model, tokens, SUMMARIES[:4])
+    pointer = net_output[1]["pointer"]
+    scores = model.get_normalized_probs(net_output, log_probs=True)
+    for logit, generates in ((1e-3, True), (-1e-3, False)):
+        pointer.gate = torch.full_like(pointer.gate, logit)
+        scores = model.get_normalized_probs(net_output, log_probs=True)
+        if generates:
+            torch.testing.assert_close(scores[:, :, :KNOWN], net_output[0].log_softmax(-1))
+        else:
+            assert scores[:, :, EOS].max() < -1000, "what is not in the document cannot be pointed at"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shortcuts_equal_the_whole_distribution(kind):
+    model = pointer_model(kind)
+    tokens = make_batch(DOCUMENTS)
+    logits, extra = run(model, tokens, SUMMARIES)
+    pointer = extra["pointer"]
+    pointer.hard = False
+    whole = pointer.log_probs(logits)
+    log_vocab = logits.log_softmax(-1)
+    targets = pointer.vocab.encode(make_batch(SUMMARIES))
+    found, share = pointer.target_log_probs(log_vocab, targets)
+    torch.testing.assert_close(found, whole.gather(2, targets[:, :, None])[:, :, 0])
+    assert share[0, 0] == 1 and share[4].max() == 0, (
+        "only copying gives a rare word, and nothing is in the empty document"
+    )
+
+    specials = [0, PAD]
+    total, count = log_vocab.sum(-1) - log_vocab[:, :, specials].sum(-1), KNOWN - len(specials)
+    sums, counts = pointer.sum_of_log_probs(log_vocab, total, count)
+    for row, document in enumerate(DOCUMENTS):
+        own = len(reference.extended_ids(document, KNOWN)[1])
+        words = [word for word in range(KNOWN + own) if word not in specials]
+        torch.testing.assert_close(sums[row], whole[row][:, words].sum(-1), rtol=1e-5, atol=1e-3)
+        assert counts[row] == len(words)
+
+
+def test_the_supervised_switch_equals_a_loop():
+    model = pointer_model("switch")
+    logits, extra = run(model, make_batch(DOCUMENTS[:4]), SUMMARIES[:4])
+    pointer = extra["pointer"]
+    targets = pointer.vocab.encode(make_batch(SUMMARIES[:4]))
+    word, decision, point = pointer.supervised_log_probs(logits.log_softmax(-1), targets)
+    for row, document in enumerate(DOCUMENTS[:4]):
+        extended = reference.extended_ids(document, KNOWN)[0]
+        for step, target in enumerate(targets[row, : len(SUMMARIES[row]) + 1].tolist()):
+            expected = reference.switch_loss(
+                logits[row, step].double().softmax(-1),
+                pointer.log_copy[row, step].exp(),
+                pointer.gate[row, step].sigmoid().item(),
+                extended,
+                target,
+            )
+            assert -(word + decision)[row, step].item() == pytest.approx(expected, rel=1e-4)
+            assert point[row, step] == (target >= KNOWN)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_receives_gradient_and_the_pointer_changes_the_output(kind):
+    model = pointer_model(kind).train()
+    tokens = make_batch(DOCUMENTS)
+    logits, extra = run(model, tokens, SUMMARIES)
+    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
+    extra["pointer"].target_log_probs(logits.log_softmax(-1), targets)[0].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        # W_k u + b: a bias of the query moves the copy logits of all positions, but not alike
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_the_whole_distribution_has_the_gradients_of_the_shortcut():
+    model = pointer_model().train()
+    tokens, targets = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    gradients = []
+    for whole in (False, True):
+        model.zero_grad()
+        logits, extra = net_output = run(model, tokens, SUMMARIES)
+        encoded = extra["pointer"].vocab.encode(targets)
+        if whole:
+            scores = model.get_normalized_probs(net_output, log_probs=True)
+            chosen = scores.gather(2, encoded[:, :, None])[:, :, 0]
+        else:
+            chosen = extra["pointer"].target_log_probs(logits.log_softmax(-1), encoded)[0]
+        chosen.masked_fill(targets.eq(PAD), 0).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    for one, other in zip(*gradients):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("logit", [-6e4, 0.0, 6e4])
+def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
+    model = pointer_model().to(dtype).train()
+    set_gate(model, logit)
+    tokens = make_batch(DOCUMENTS)
+    logits, extra = net_output = run(model, tokens, SUMMARIES)
+    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
+    chosen, _ = extra["pointer"].target_log_probs(logits.float().log_softmax(-1), targets)
+    assert chosen.dtype == torch.float32 and chosen.isfinite().all()
+    chosen.sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    scores = model.get_normalized_probs(net_output, log_probs=True)
+    assert not scores.isnan().any()
+    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(scores.shape[:2]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("left", [False, True])
+def test_cached_decoding_equals_uncached_decoding_for_several_beams_of_a_document(kind, left):
+    model = pointer_model(kind)
+    tokens = make_batch(DOCUMENTS, left=left)
+    summaries = torch.tensor([[EOS, 50, 6, 45, 9]] * len(tokens))
+    whole = log_probs(model, tokens, [row[1:] for row in summaries.tolist()])
+    with torch.no_grad():
+        encoder_out = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
+        state = {}
+        for step in range(summaries.shape[1]):
+            net_output = model.decoder(summaries[:, : step + 1], encoder_out, incremental_state=state)
+            scores = model.get_normalized_probs(net_output, log_probs=True)
+            torch.testing.assert_close(scores[:, -1], whole[:, step], rtol=0, atol=2e-5)
+
+
+def test_the_head_takes_several_hypotheses_a_document():
+    model = pointer_model()
+    tokens = make_batch(DOCUMENTS)
+    with torch.no_grad():
+        encoder_out = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
+        memory, vocab = encoder_out["encoder_out"][0], model.decoder.batch_vocab(tokens)
+        states = torch.randn(len(tokens) * 3, 2, memory.shape[2])
+        logits = torch.randn(len(tokens) * 3, 2, KNOWN)
+        together = model.decoder.pointer(states, memory, vocab)
+        expanded = torch.arange(len(tokens)).repeat_interleave(3)
+        apart = model.decoder.pointer(states, memory[:, expanded], model.decoder.batch_vocab(tokens[expanded]))
+    torch.testing.assert_close(together.log_probs(logits), apart.log_probs(logits))
+
+
+def test_a_model_does_not_look_past_its_vocabulary():
+    """Which rare word it is makes no difference to a plain model, and no difference to a pointer but for its name."""
+    one, other = make_batch([[5, 50, 6, 51]]), make_batch([[5, 60, 6, 52]])
+    for model in (make_model("etads", make_task(tail=TAIL)), pointer_model()):
+        torch.testing.assert_close(log_probs(model, one, [[50, 7]]), log_probs(model, other, [[60, 7]]), rtol=0, atol=0)
+    short = make_model("etads", make_task())
+    long = make_model("etads", make_task(tail=TAIL))
+    unknown = make_batch([[5, 3, 6, 3]])
+    torch.testing.assert_close(log_probs(long, one, [[50, 7]]), log_probs(short, unknown, [[3, 7]]), rtol=0, atol=0)
+
+
+def test_copied_words_tell_where_they_come_from():
+    model = pointer_model()
+    set_gate(model, -1e4)
+    tokens = make_batch([[5, 50, 6, 50]])
+    logits, extra = run(model, tokens, [[50, 6, 12]])
+    positions = extra["pointer"].copied_from(logits, extra["pointer"].vocab.encode(torch.tensor([[50, 6, 12, EOS]])))
+    assert positions[0, 0] in (1, 3) and positions[0, 1:].tolist() == [2, -1, -1]
+
+
+def test_adaptive_softmax_is_refused_in_words():
+    with pytest.raises(ValueError, match="--pointer soft does not work with --adaptive-softmax-cutoff"):
+        pointer_model(adaptive_softmax_cutoff="10,20", share_all_embeddings=False)
+
+
+def test_two_dictionaries_are_refused_in_words():
+    task = make_task(tail=TAIL)
+    task.tgt_dict = make_task().tgt_dict
+    with pytest.raises(ValueError, match="needs one dictionary for documents and summaries"):
+        make_model("etads", task, pointer="soft", share_all_embeddings=False)
+
+
+def test_a_checkpoint_with_another_number_of_known_words_is_refused_in_words():
+    weights = pointer_model().state_dict()
+    weights["encoder.embed_tokens.weight"] = weights["encoder.embed_tokens.weight"][:-1]
+    with pytest.raises(ValueError, match="has 44 known words and the checkpoint was trained with 43"):
+        pointer_model().load_state_dict(weights)
+
+
+def test_an_unknown_kind_is_refused_in_words():
+    with pytest.raises(ValueError, match='--pointer "hard": choose one of none, soft, switch'):
+        Pointer(4, 4, "hard")
