@@ -5,6 +5,7 @@ from V on says which word it is, although the model has no vector for it. A :cla
 V+1, … within their document. Slots belong to a document: slot V of one row and slot V of another are different words.
 """
 
+import copy
 from typing import Optional, Tuple
 
 import torch
@@ -74,6 +75,17 @@ class BatchVocab:
         filled = src_tokens.new_zeros(len(src_tokens), width + 1)
         column = torch.where(self.copyable, self.column, width)
         self.words = filled.scatter(1, column, self.source)[:, :width].masked_fill(~self.is_word, 0)
+
+    def select(self, documents: Tensor) -> "BatchVocab":
+        """The vocabulary of some of the documents (indices, (N,)), repeated or not, of the same size as this one.
+
+        Of the same size, because scores over it have to keep their width when documents leave a batch.
+        """
+        chosen = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(chosen, name, value.index_select(0, documents))
+        return chosen
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Ids of the dictionary -> extended ids; a word that neither the model nor the document has becomes unknown.

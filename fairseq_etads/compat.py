@@ -24,7 +24,7 @@ import torch
 # importing fairseq says that tensorboardX is missing, to everybody
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from fairseq import checkpoint_utils, file_io  # noqa: E402
+from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
 from fairseq.data import iterators  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
 
@@ -96,6 +96,17 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
     return True
 
 
+def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """fairseq's ``load_align_dict``, with which a bare ``--replace-unk`` works: fairseq takes "@@ " for a file then."""
+
+    @functools.wraps(load_align_dict)
+    def load(replace_unk: Any) -> Any:
+        return load_align_dict("" if replace_unk == "@@ " else replace_unk)
+
+    load.is_patched = True  # type: ignore[attr-defined]
+    return load
+
+
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
@@ -128,12 +139,14 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Make checkpoints load safely and be copied atomically, and training end cleanly. Idempotent."""
+    """Make checkpoints load safely and be copied atomically, training end cleanly, --replace-unk work. Idempotent."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
         checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
     if file_io.IOPathManager is None:
         PathManager.copy = staticmethod(_copy_atomically)
+    if not hasattr(utils.load_align_dict, "is_patched"):
+        utils.load_align_dict = _without_alignments(utils.load_align_dict)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

@@ -28,7 +28,7 @@ class PointerOutput:
     """What a pointer head says about T summary words of N hypotheses.
 
     Attributes:
-        log_copy: (N, T, S), float32, log of the copy attention; minus infinity where nothing can be copied.
+        log_copy: (N, T, S), float32, log of the copy attention; minus infinity at positions without a word.
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
@@ -191,8 +191,9 @@ class Pointer(nn.Module):
 
         copyable = vocab.rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         nothing = ~copyable.any(dim=2)  # (N, 1)
-        # a document without words gets a distribution too, any one, and a gate that never uses it
+        # a softmax over no word at all would be NaN; such a document gets no attention and a gate that needs none
         log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
+        log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
         gate = F.linear(_floats(states), _floats(self.gate.weight), _floats(self.gate.bias))[:, :, 0]
         hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)

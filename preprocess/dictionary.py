@@ -11,7 +11,7 @@ from fairseq_etads.dictionary import known_words  # first: it keeps fairseq quie
 from fairseq.data import Dictionary  # isort: skip
 from fairseq.tokenizer import tokenize_line  # isort: skip
 
-from .files import PrepareError, atomic_writer
+from .files import PrepareError, atomic_writer, read_lines
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
@@ -34,10 +34,9 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise PrepareError(f"{path}: no such file")
-        try:
-            Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
-        except UnicodeDecodeError as error:
-            raise PrepareError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from None
+        for _ in read_lines(path):  # fairseq would say of bad UTF-8 neither where it is nor that it is there
+            pass
+        Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts
 
 

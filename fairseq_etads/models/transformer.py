@@ -174,6 +174,13 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """As fairseq's, and the documents themselves for the pointer ("src_tokens")."""
         return {**super().forward(src_tokens, *args, **kwargs), "src_tokens": [src_tokens]}
 
+    def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
+        """As fairseq's, and the vocabulary of the batch with it."""
+        reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
+        if "batch_vocab" in encoder_out:
+            reordered["batch_vocab"] = encoder_out["batch_vocab"].select(new_order)
+        return reordered
+
 
 class SummarizationTransformerDecoder(TransformerDecoderBase):
     """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers`` and a pointer head."""
@@ -208,7 +215,7 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             return states, extra
         if self.pointer is not None:
             assert encoder_out is not None
-            if "batch_vocab" not in encoder_out:  # reordering leaves it out
+            if "batch_vocab" not in encoder_out:
                 encoder_out["batch_vocab"] = self.batch_vocab(encoder_out["src_tokens"][0])
             extra["pointer"] = self.pointer(states, encoder_out["encoder_out"][0], encoder_out["batch_vocab"])
         return self.output_layer(states), extra

@@ -47,6 +47,15 @@ def test_slots_equal_a_loop(seed):
     assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
 
 
+def test_documents_that_stay_keep_their_slots_and_the_size():
+    source = torch.tensor([[9, 12, 9, 2], [5, 2, 1, 1], [8, 9, 7, 2]])
+    vocab = BatchVocab(source, 6, **SPECIALS)
+    chosen = vocab.select(torch.tensor([1, 1, 0]))
+    assert chosen.size == vocab.size == 9 and len(vocab.source) == 3
+    assert torch.equal(chosen.source, vocab.source[[1, 1, 0]])
+    assert chosen.decode(torch.tensor([[6], [4], [7]])).tolist() == [[3], [4], [12]]
+
+
 def test_rows_that_belong_to_no_document_are_refused():
     vocab = BatchVocab(torch.tensor([[9, 2], [8, 2]]), 6, **SPECIALS)
     with pytest.raises(ValueError, match="3 rows do not belong to 2 documents"):

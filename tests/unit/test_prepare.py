@@ -3,6 +3,9 @@
 import pytest
 from etads_preprocess import prepare as module
 from etads_preprocess.prepare import PrepareError, command_line, main, prepare, read_lines
+from fairseq.data import Dictionary
+
+from fairseq_etads.dictionary import known_words
 
 TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
 
@@ -33,10 +36,14 @@ def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, toke
             assert len(lines(out / "tokens" / f"{split}.{side}")) == count
             assert (out / "bin" / f"{split}.source-target.{side}.idx").exists()
     assert (out / "bin" / "dict.source.txt").read_bytes() == (out / "bin" / "dict.target.txt").read_bytes()
+    dictionary = Dictionary.load(str(out / "bin" / "dict.source.txt"))
+    for split in ("train", "valid", "test"):
+        words = " ".join(lines(out / "tokens" / f"{split}.source")).split()
+        assert all(word in dictionary for word in words), "a document's word that could not be copied"
     first = lines(out / "tokens" / "test.source")[0]
     if tokens == "word":
         assert first == "the audio library no . 0 doesn 't play audio @-@ files ."
-        assert len(lines(out / "bin" / "dict.source.txt")) <= size + 8, "more words than --size, and padding to 8"
+        assert known_words(dictionary) < size + 4 + 8, "with special symbols and padding to 8"
     elif tokens == "bpe":
         joined = first.replace("@@ ", "")
         assert joined == "the audio library no . 0 doesn 't play audio @-@ files ." and "@@ " in first

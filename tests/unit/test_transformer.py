@@ -304,5 +304,5 @@ def test_weights_of_another_dictionary_are_refused_in_words():
     model = make_model("etads")
     state = copy.deepcopy(model.state_dict())
     state["encoder.embed_tokens.weight"] = torch.zeros(10, SMALL["encoder_embed_dim"])
-    with pytest.raises(ValueError, match=r"the source dictionary has 44 entries.*10.*DATA"):
+    with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.*10.*DATA"):
         model.load_state_dict(state)

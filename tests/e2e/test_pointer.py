@@ -1,0 +1,137 @@
+"""Copying words that were never seen, through the real commands: the answer is always such a word."""
+
+import random
+import string
+
+import pytest
+from helpers import run_command
+from toy import PLUGIN, SMALL_MODEL, summaries
+
+FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
+
+
+def write_riddles(directory, split, count, seed):
+    """Documents of common words and three new ones; the summary is the new word behind "named"."""
+    r = random.Random(seed)
+    with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
+        for _ in range(count):
+            document = [r.choice(FILLERS) for _ in range(r.randint(3, 8))]
+            names = ["".join(r.choices(string.ascii_lowercase, k=8)) for _ in range(3)]
+            for name in names:
+                document.insert(r.randint(0, len(document)), name)
+            document.insert(document.index(names[0]), "named")
+            sources.write(" ".join(document) + "\n")
+            targets.write(names[0] + "\n")
+
+
+@pytest.fixture(scope="module")
+def riddles(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("riddles")
+    for seed, (split, count) in enumerate((("train", 2000), ("valid", 50), ("test", 100))):
+        write_riddles(directory, split, count, seed)
+    run_command(
+        ["etads-dictionary", "dict.txt", "--train", "train.source", "train.target", "--size", "11", "--jobs", "1"]
+        + ["--documents", "valid.source", "test.source"],
+        cwd=directory,
+    )
+    splits = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
+    run_command(
+        ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir", "bin", *splits]
+        + ["--srcdict", "dict.txt"],
+        cwd=directory,
+    )
+    return directory
+
+
+def train(riddles, pointer, *options, check=True):
+    return run_command(
+        ["fairseq-train", str(riddles / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0"]
+        + ["--pointer", pointer, "--criterion", "summarization_nll", "--lr", "2e-3", "--max-update", "350"]
+        + ["--save-dir", str(riddles / pointer), "--no-epoch-checkpoints", "--disable-validation", *options],
+        cwd=riddles,
+        check=check,
+    ).stdout
+
+
+def generate(riddles, pointer, *options, command="fairseq-generate", data="bin", **kwargs):
+    model = str(riddles / pointer / "checkpoint_last.pt")
+    return run_command(
+        [command, str(riddles / data), *PLUGIN, "--path", model, "--beam", "3", "--max-len-b", "5", "--cpu", *options],
+        cwd=riddles,
+        **kwargs,
+    ).stdout
+
+
+def answered(output, riddles):
+    expected = (riddles / "test.target").read_text().splitlines()
+    found = summaries(output)
+    return sum(found[number] == answer for number, answer in enumerate(expected)), len(expected)
+
+
+@pytest.mark.parametrize("pointer", ["soft", "switch"])
+def test_words_never_seen_are_copied(riddles, pointer):
+    log = train(riddles, pointer)
+    assert "p_gen=" in log and "copied=" in log
+    right, count = answered(generate(riddles, pointer), riddles)
+    assert right >= 0.95 * count, f"{right} of {count}"
+
+    lines = [
+        "the package named zzyzx-7 of wobblefrotz",
+        "named ヴェルサイユ holds tools",
+        "",
+        "a nämed named b-2 to",
+    ]
+    output = generate(
+        riddles, pointer, "--buffer-size", "4", "--batch-size", "4", command="fairseq-interactive",
+        input="\n".join(lines) + "\n",
+    )  # fmt: skip
+    assert summaries(output) == {0: "zzyzx-7", 1: "ヴェルサイユ", 2: "", 3: "b-2"}
+
+
+def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddles):
+    train(riddles, "none")
+    output = generate(riddles, "none")
+    assert answered(output, riddles)[0] == 0
+    assert set(summaries(output).values()) == {"<unk>"}
+    # fairseq asks for a raw data set here
+    (riddles / "raw").mkdir()
+    for name in ("source", "target"):
+        for split in ("train", "test"):
+            text = (riddles / f"{split}.{name}").read_text()
+            (riddles / "raw" / f"{split}.source-target.{name}").write_text(text)
+        (riddles / "raw" / f"dict.{name}.txt").write_text((riddles / "dict.txt").read_text())
+    output = generate(
+        riddles, "none", "--replace-unk", "--dataset-impl", "raw", "-s", "source", "-t", "target", data="raw"
+    )
+    replaced = summaries(output)
+    documents = (riddles / "test.source").read_text().splitlines()
+    assert len(replaced) == len(documents)
+    assert all(replaced[number] in document.split() for number, document in enumerate(documents))
+
+
+def test_a_dictionary_without_a_tail_is_refused_in_words(riddles, tmp_path):
+    head = (riddles / "dict.txt").read_text().splitlines(keepends=True)[:12]
+    (tmp_path / "dict.txt").write_text("".join(head))
+    run_command(
+        [
+            "fairseq-preprocess",
+            "-s",
+            "source",
+            "-t",
+            "target",
+            "--joined-dictionary",
+            "--destdir",
+            str(tmp_path / "bin"),
+        ]
+        + ["--srcdict", str(tmp_path / "dict.txt"), "--trainpref", "train", "--validpref", "valid"],
+        cwd=riddles,
+    )
+    result = run_command(
+        ["fairseq-train", str(tmp_path / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--pointer", "soft"]
+        + ["--criterion", "summarization_nll", "--save-dir", str(tmp_path)],
+        cwd=tmp_path,
+        check=False,
+    )
+    assert result.returncode != 0
+    last = result.stdout.strip().splitlines()[-1]
+    assert "--pointer soft: the dictionary in DATA has no copy tail" in last and "etads-dictionary" in last

@@ -1,0 +1,191 @@
+"""summarization_nll: against fairseq's criterions and loops; logging; the schedule; losses that are not finite."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import reference
+import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.logging import metrics
+from helpers import EOS, PAD, make_batch, make_model, make_task
+
+from fairseq_etads.criterions import NonFiniteLossError, SummarizationNLL, coverage_loss
+
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
+SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
+DEFAULTS = {
+    "sentence_avg": False,
+    "label_smoothing": 0.0,
+    "coverage_loss": 0.0,
+    "coverage_loss_start": 0,
+    "coverage_loss_ramp": 0,
+    "switch_loss": 1.0,
+}
+
+
+def criterion(task, **options):
+    return SummarizationNLL(task, **{**DEFAULTS, **options})
+
+
+def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
+    tokens, target = make_batch(documents, left=left), make_batch(summaries, left=left)
+    previous = torch.full_like(target, PAD)
+    for row, summary in enumerate(summaries):
+        start = target.shape[1] - len(summary) - 1 if left else 0
+        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
+    words = int(target.ne(PAD).sum())
+    return {"id": torch.arange(len(documents)) + 7, "net_input": net_input, "target": target, "ntokens": words}
+
+
+def build(pointer, **options):
+    task = make_task(tail=30)
+    return make_model("etads", task, pointer=pointer), criterion(task, **options)
+
+
+def test_without_options_it_is_fairseqs_cross_entropy():
+    model, ours = build("none")
+    sample = make_sample()
+    expected, size, _ = CrossEntropyCriterion(ours.task, sentence_avg=False)(model, sample)
+    found, found_size, _ = ours(model, sample)
+    torch.testing.assert_close(found, expected)
+    assert found_size == size == sample["ntokens"]
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_likelihood_and_smoothing_equal_a_loop_over_the_words_that_can_be_produced(pointer, smoothing):
+    model, ours = build(pointer, label_smoothing=smoothing)
+    sample = make_sample()
+    loss, _, logs = ours(model, sample)
+    net_output = model(**sample["net_input"])
+    scores = model.get_normalized_probs(net_output, log_probs=True).double()
+    target = model.get_targets(sample, net_output)
+    nll = smooth = 0.0
+    for row in range(len(DOCUMENTS)):
+        for step in range(len(SUMMARIES[row]) + 1):
+            possible = [w for w in range(scores.shape[2]) if w not in (0, PAD) and scores[row, step, w] > -math.inf]
+            nll -= scores[row, step, target[row, step]].item()
+            smooth -= sum(scores[row, step, word].item() for word in possible) / len(possible)
+    assert logs["nll_loss"].item() == pytest.approx(nll, rel=1e-5)
+    assert loss.item() == pytest.approx((1 - smoothing) * nll + smoothing * smooth, rel=1e-5)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_padding_its_side_and_the_batch_change_nothing(pointer):
+    options = {"label_smoothing": 0.1, "coverage_loss": 1.0}
+    model, ours = build(pointer, **options)
+    model.train()
+    alone = sum(ours(model, make_sample([d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
+    for left in (False, True):
+        together = ours(model, make_sample(left=left))[0]
+        torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_every_part_gives_gradient_to_every_parameter(pointer):
+    model, ours = build(pointer, label_smoothing=0.1, coverage_loss=1.0)
+    ours(model.train(), make_sample())[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all() and parameter.grad.abs().max() > 0, name
+
+
+def test_coverage_loss_equals_a_loop_on_either_side_of_padding():
+    attention = torch.rand(2, 5, 6).softmax(-1)
+    real = torch.tensor([[True, True, True, True, True], [False, False, True, True, True]])
+    found = coverage_loss(attention, real)
+    torch.testing.assert_close(found[0], torch.tensor(reference.coverage_loss(attention[0])))
+    torch.testing.assert_close(found[1, 2:], torch.tensor(reference.coverage_loss(attention[1, 2:])))
+    assert found[1, :2].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_coverage_counts_in_training_from_its_start_and_ramps_up(pointer):
+    model, ours = build(pointer, coverage_loss=2.0, coverage_loss_start=10, coverage_loss_ramp=4)
+    model.train()
+    losses, coverage = [], None
+    for update in (0, 9, 10, 12, 14, 1000):
+        ours.set_num_updates(update)
+        loss, _, logs = ours(model, make_sample())
+        losses.append(loss.item())
+        coverage = logs["coverage_loss"].item()
+    assert coverage > 0
+    expected = [losses[0] + weight * coverage for weight in (0, 0, 2 / 5, 6 / 5, 2, 2)]
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert ours(model.eval(), make_sample())[0].item() == pytest.approx(losses[0], rel=1e-6), "validation compares"
+
+
+def test_the_switch_is_supervised():
+    model, ours = build("switch")
+    _, without = build("switch", switch_loss=0.0)
+    sample = make_sample()
+    both, _, logs = ours(model, sample)
+    words_only = without(model, sample)[0]
+    pointer = model(**sample["net_input"])[1]["pointer"]
+    target = pointer.vocab.encode(sample["target"])
+    sign = torch.where(target >= 44, -1.0, 1.0)
+    decisions = -torch.nn.functional.logsigmoid(sign * pointer.gate)[sample["target"].ne(PAD)].sum()
+    torch.testing.assert_close(both - words_only, decisions)
+    assert logs["copied"].item() == 2, "words 50 and 71; 47 is not in its document"
+
+
+def test_logs_add_up_over_workers_whatever_the_split():
+    model, ours = build("soft", coverage_loss=1.0)
+    parts = [make_sample(DOCUMENTS[:1], SUMMARIES[:1]), make_sample(DOCUMENTS[1:], SUMMARIES[1:])]
+
+    def reduced(samples):
+        metrics.reset()
+        with metrics.aggregate() as values:
+            SummarizationNLL.reduce_metrics([ours(model, sample)[2] for sample in samples])
+        return values.get_smoothed_values()
+
+    whole, split = reduced([make_sample()]), reduced(parts)
+    assert (
+        split.keys()
+        == whole.keys()
+        >= {"loss", "nll_loss", "nll_per_summary", "ppl", "p_gen", "copied", "coverage_loss"}
+    )
+    for name, value in whole.items():
+        assert split[name] == pytest.approx(value, abs=2e-3), name
+    assert 0 < whole["p_gen"] < 1 and 0 < whole["copied"] < 1
+    assert whole["nll_per_summary"] == pytest.approx(whole["nll_loss"] * make_sample()["ntokens"] / 4, rel=1e-2)
+    assert SummarizationNLL.logging_outputs_can_be_summed()
+
+
+def test_sentences_can_be_averaged():
+    model, ours = build("soft", sentence_avg=True)
+    assert ours(model, make_sample())[1] == 4
+
+
+def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
+    model, ours = build("soft")
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight[9] = float("nan")
+    sample = make_sample([[5, 6], [9, 9]], [[7], [5]])
+    loss = torch.tensor([[1.0, 2.0], [3.0, float("inf")]])
+    with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs is not finite \(numbers .*, from 0: 8\)"):
+        ours._check(loss, sample)
+    with pytest.raises(NonFiniteLossError, match=r"2 of 2 pairs is not finite \(numbers .*, from 0: 7, 8\).*--lr"):
+        ours(model, sample)
+
+
+@pytest.mark.parametrize(
+    "option,value",
+    [("label_smoothing", 1.0), ("coverage_loss", -1.0), ("coverage_loss_start", -1), ("switch_loss", -0.5)],
+)
+def test_impossible_options_are_refused_in_words(option, value):
+    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {value}"):
+        criterion(make_task(), **{option: value})
+
+
+def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_other_documents_words():
+    task = make_task(tail=30)
+    model = make_model("etads", task, pointer="soft")
+    task._pointer = "soft"
+    with pytest.raises(ValueError, match=r"--criterion label_smoothed_cross_entropy.*summarization_nll"):
+        task.build_criterion(SimpleNamespace(_name="label_smoothed_cross_entropy"))
+    ours = criterion(task)
+    optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
+    task.train_step(make_sample(), model, ours, optimizer, update_num=23)
+    assert ours._updates == 23
