@@ -25,8 +25,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000
-pointer=none
+text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000 pointer=none
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in

@@ -66,8 +66,8 @@ def test_hydra_train(corpus, tmp_path):
         f"""# @package _group_
 common: {{user_dir: fairseq_etads, cpu: true, seed: 7}}
 task: {{_name: summarization, data: {corpus / "bin"}, truncate_source: 8}}
-model: {{_name: etads_focus, encoder_layers: 2, encoder_embed_dim: 32, encoder_ffn_embed_dim: 32, focus_layers: "2"}}
-criterion: {{_name: label_smoothed_cross_entropy}}
+model: {{_name: etads_focus, pointer: soft, encoder_layers: 2, encoder_embed_dim: 32, encoder_ffn_embed_dim: 32, focus_layers: "2"}}
+criterion: {{_name: summarization_nll, label_smoothing: 0.1}}
 optimizer: {{_name: adam}}
 lr_scheduler: {{_name: fixed}}
 optimization: {{lr: [0.001], max_update: 4}}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# What a pointer brings where the vocabulary is small: word-level etads on the Debian sample corpus, with and without.
+#
+#   scripts/reproduce/debian_pointer.sh [--out DIR] [--steps N] [--seeds "1 2"] [--pointers "none soft switch"]
+#
+#   --out DIR         default: runs/debian_pointer in the repository
+#   --steps N         training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
+#   --seeds LIST      default: "1"
+#   --pointers LIST   default: "none soft switch"
+#
+# 8,000 known words; everything else is <unk> to the model without a pointer. Besides ROUGE it counts, by exact match of
+# lower-cased words, (a) names: test pairs whose synopsis holds the package's name (or its stem, "foo" of libfoo2-dev),
+# and how many summaries hold it too; (b) rare words: words of the synopses that are not among the 8,000 and do occur
+# in the description, and how many of them the summaries hold.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/POINTER-SEED/rouge.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+out=$ROOT/runs/debian_pointer steps=1000 seeds="1" pointers="none soft switch"
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --steps) need_value "$@"; steps=$2; shift 2 ;;
+        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --pointers) need_value "$@"; pointers=$2; shift 2 ;;
+        -h | --help) usage ;;
+        *) die "unknown option $1; see --help" ;;
+    esac
+done
+need_integer --steps "$steps"
+for pointer in $pointers; do need_choice --pointers "$pointer" none soft switch; done
+use_environment
+etads-debian --sample --out "$out/text"
+
+for seed in $seeds; do
+    for pointer in $pointers; do
+        run=$out/$pointer-$seed
+        [ ! -f "$run/rouge.json" ] || continue
+        train_small "$steps" --text "$out/text" --prepared "$out/prepared" --out "$run" --arch etads --tokens word --size 8000 \
+            --pointer "$pointer" --cpu -- --seed "$seed"
+        supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
+            --min-len 5 --max-len 30 --cpu
+        etads-rouge "$run/summaries.txt" "$out/text/test.target" --json "$run/rouge.json"
+    done
+done
+
+python - "$out" "$seeds" $pointers <<'PYTHON'
+import json, pathlib, re, sys
+from fairseq_etads.dictionary import SummarizationDictionary
+from etads_preprocess.debian import stem
+
+out, seeds, pointers = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
+dictionary = SummarizationDictionary.load(str(out / "prepared" / "bin" / "dict.target.txt"))
+known = set(dictionary.symbols[: dictionary.known_words])
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+def raw_words(line):
+    return set(re.findall(r"[\w.+-]*\w[+]*", line.lower()))
+
+packages = [line.split("\t")[0].lower() for line in lines(out / "text" / "test.package")]
+references = [raw_words(line) for line in lines(out / "text" / "test.target")]
+names = [{package, stem(package)} & words for package, words in zip(packages, references)]
+source = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.source")]
+target = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.target")]
+rare = [(summary & document) - known for document, summary in zip(source, target)]
+print(f"names: {sum(map(bool, names))} of {len(names)} pairs; rare words: {sum(map(len, rare))}\n")
+print("| pointer | seed | ROUGE-1 | ROUGE-2 | ROUGE-L | names | rare words |\n|---|---|---|---|---|---|---|")
+for pointer in pointers:
+    for seed in seeds:
+        run = out / f"{pointer}-{seed}"
+        report = json.loads((run / "rouge.json").read_text())
+        cells = [f"{s['f1']:.2f} [{s['f1_interval'][0]:.2f}, {s['f1_interval'][1]:.2f}]" for s in report["scores"].values()]
+        found = [raw_words(line) for line in lines(run / "summaries.txt")]
+        named = sum(bool(name & summary) for name, summary in zip(names, found)) / max(1, sum(map(bool, names)))
+        kept = sum(len(words & summary) for words, summary in zip(rare, found)) / max(1, sum(map(len, rare)))
+        print(f"| `{pointer}` | {seed} | {' | '.join(cells)} | {named:.0%} | {kept:.0%} |")
+print(report["signature"])
+PYTHON
