@@ -66,7 +66,9 @@ def test_hydra_train(corpus, tmp_path):
         f"""# @package _group_
 common: {{user_dir: fairseq_etads, cpu: true, seed: 7}}
 task: {{_name: summarization, data: {corpus / "bin"}, truncate_source: 8}}
-model: {{_name: etads_focus, pointer: soft, encoder_layers: 2, encoder_embed_dim: 32, encoder_ffn_embed_dim: 32, focus_layers: "2"}}
+model:
+  {{_name: etads_focus, pointer: soft, encoder_layers: 2, encoder_embed_dim: 32, encoder_ffn_embed_dim: 32,
+   focus_layers: "2"}}
 criterion: {{_name: summarization_nll, label_smoothing: 0.1}}
 optimizer: {{_name: adam}}
 lr_scheduler: {{_name: fixed}}
