@@ -67,6 +67,9 @@ print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
 
+# For train_small, on the 12,000 pairs of the sample corpus: they are too few to learn positions from.
+SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
+
 # train_small STEPS [options of train.sh] [-- options of fairseq-train]: a model small enough for two cores, regularised
 # for the 12,000 pairs of the sample corpus; the papers' sizes need the papers' corpora.
 train_small() {

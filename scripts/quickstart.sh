@@ -7,7 +7,8 @@
 #   --arch NAME      etads (default), etads_basic, etads_focus or etads_saliency
 #   --pointer KIND   soft (default), switch or none: how words of the document are copied
 #   --tokens KIND    word (default), bpe or sentencepiece
-#   --steps N        training steps (default: 1500)
+#   --size N         words known, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
+#   --steps N        training steps (default: 1800)
 #   --minutes N      stop training after N minutes even so (default: 7)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
 #   --no-install     use the environment that is active
@@ -18,13 +19,14 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out=$ROOT/runs/quickstart arch=etads pointer=soft tokens=word steps=1500 minutes=7 install=yes device=(--cpu) environment=()
+out=$ROOT/runs/quickstart arch=etads pointer=soft tokens=word size="" steps=1800 minutes=7 install=yes device=(--cpu) environment=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) need_value "$@"; out=$2; shift 2 ;;
         --arch) need_value "$@"; arch=$2; shift 2 ;;
         --pointer) need_value "$@"; pointer=$2; shift 2 ;;
         --tokens) need_value "$@"; tokens=$2; shift 2 ;;
+        --size) need_value "$@"; size=$2; shift 2 ;;
         --steps) need_value "$@"; steps=$2; shift 2 ;;
         --minutes) need_value "$@"; minutes=$2; shift 2 ;;
         --venv) need_value "$@"; VENV=$2; environment+=(--venv "$2"); shift 2 ;;
@@ -37,6 +39,9 @@ while [ $# -gt 0 ]; do
 done
 need_choice --pointer "$pointer" none soft switch
 need_choice --tokens "$tokens" bpe sentencepiece word
+# so few words are known well after 12,000 pairs that it pays to copy the others
+[ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
+need_integer --size "$size"
 need_integer --steps "$steps"
 need_integer --minutes "$minutes"
 if [ "$install" = yes ]; then
@@ -49,17 +54,18 @@ started=$SECONDS
 say "unpacking the sample corpus"
 etads-debian --sample --out "$out/text"
 
-common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" ${device[@]+"${device[@]}"})
+common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
+model=("${SINUSOIDAL[@]}" --dropout 0.25)
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
         --beam 5 --min-len 5 --max-len 30 ${device[@]+"${device[@]}"}
 }
 
-train_small "$steps" --out "$out" "${common[@]}" -- --stop-time-hours "$(python -c "print($minutes / 60)")"
+train_small "$steps" --out "$out" "${common[@]}" -- "${model[@]}" --stop-time-hours "$(python -c "print($minutes / 60)")"
 summarise "$out" best "$out/summaries.txt"
 
 # the same model after one step too small to matter: what the scores are worth
-train_small 1 --out "$out/untrained" "${common[@]}" -- --lr 1e-12 --warmup-updates 0 --disable-validation
+train_small 1 --out "$out/untrained" "${common[@]}" -- "${model[@]}" --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
 "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \

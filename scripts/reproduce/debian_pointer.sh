@@ -37,7 +37,7 @@ for seed in $seeds; do
         run=$out/$pointer-$seed
         [ ! -f "$run/rouge.json" ] || continue
         train_small "$steps" --text "$out/text" --prepared "$out/prepared" --out "$run" --arch etads --tokens word --size 8000 \
-            --pointer "$pointer" --cpu -- --seed "$seed"
+            --pointer "$pointer" --cpu -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
         supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
             --min-len 5 --max-len 30 --cpu
         etads-rouge "$run/summaries.txt" "$out/text/test.target" --json "$run/rouge.json"
