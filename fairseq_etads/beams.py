@@ -49,12 +49,14 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
 
     Attributes:
         documents: B. beam: beams of each document now; rows are B * beam.
+        dtype: in which modules should keep keys and values, and multiply by them; None: their own.
         memory: module -> name -> tensor with a row per document.
         visible: (B, beam, columns), which columns of the past each hypothesis sees, this step's own included.
     """
 
-    def __init__(self, documents: int, device: torch.device):
+    def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
         super().__init__()
+        self.dtype = dtype
         self.documents = documents
         self.beam = 1
         self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
@@ -74,11 +76,11 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
         """Keep this step's keys and values, (B, H, beam, D) each, and return those of all columns (B, H, columns, D)."""
-        columns = self.visible.size(2)
+        columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
             shape = (documents, heads, columns + self._room * beam, width)
-            self._past[module] = (key.new_empty(shape), value.new_empty(shape))
+            self._past[module] = (key.new_empty(shape, dtype=dtype), value.new_empty(shape, dtype=dtype))
         keys, values = self._past[module]
         keys[:, :, columns - self.beam : columns] = key
         values[:, :, columns - self.beam : columns] = value

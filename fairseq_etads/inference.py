@@ -26,8 +26,9 @@ class PackedLinear(nn.Linear):
     The weight stays readable, because fairseq's encoder layers read it instead of calling the layer.
     """
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype):
+    def __init__(self, linear: nn.Linear, dtype: torch.dtype, keep_dtype: bool = False):
         nn.Module.__init__(self)
+        self.keep_dtype = keep_dtype
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
         self.dtype = dtype
@@ -35,8 +36,9 @@ class PackedLinear(nn.Linear):
         self.packed_bias = None if linear.bias is None else linear.bias.detach().to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out) in the dtype of ``x``."""
-        return compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(x.dtype)
+        """(…, in) -> (…, out) in the dtype of ``x``, or of the weight with ``keep_dtype``."""
+        out = compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias)
+        return out if self.keep_dtype else out.to(x.dtype)
 
 
 class Int8Linear(nn.Module):
@@ -114,6 +116,11 @@ def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     if infer_dtype == "int8":
         _replace_linears(result.decoder, Int8Linear)  # type: ignore[arg-type]
     if packed:
+        result.memory_dtype = products  # type: ignore[assignment]  # see members.py: what a document's keys are kept in
+        output = getattr(result.decoder, "output_projection", None)
+        if type(output) is nn.Linear:
+            # as wide as the vocabulary: the softmax, which computes in float32, reads the narrower numbers faster
+            result.decoder.output_projection = PackedLinear(output, products, keep_dtype=True)
         _replace_linears(result, lambda linear: PackedLinear(linear, products))
     elif infer_dtype == "bf16":
         logger.warning("--infer-dtype bf16: this processor or torch has no fast bfloat16 products; using float32")

@@ -64,7 +64,8 @@ class SharingMember(Member):
 
     def __init__(self, model: nn.Module, net_input: Dict[str, Tensor], documents: int):
         super().__init__(model, net_input, documents)
-        self.state = BeamState(documents, net_input["src_tokens"].device)
+        dtype = getattr(model, "memory_dtype", None)
+        self.state = BeamState(documents, net_input["src_tokens"].device, dtype)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()

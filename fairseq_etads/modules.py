@@ -125,7 +125,7 @@ class BridgeAttention(MultiheadAttention):
         mask = memory.get("prev_key_padding_mask")
         projected = self.q_proj(query)
         rows, documents = query.size(1), k.size(0)
-        q = beams_to_queries(split_heads(projected, self.num_heads), documents)
+        q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
         dropout_p = _dropout_p(self)
         stepwise = isinstance(incremental_state, BeamState)
         # fairseq's layers ask for the mean in all layers, but use only what the last one returns for each head
@@ -133,7 +133,7 @@ class BridgeAttention(MultiheadAttention):
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents)
+            gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
             out, weights = saliency_attention(
                 q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True
             )
@@ -143,7 +143,7 @@ class BridgeAttention(MultiheadAttention):
         else:
             attend = None if mask is None else ~mask[:, None, None, :]
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
-        out = self.out_proj(merge_heads(queries_to_beams(out, rows)))
+        out = self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype))
         if not need_weights or weights is None:
             return out, None
         weights = queries_to_beams(weights, rows)
@@ -170,7 +170,9 @@ class BridgeAttention(MultiheadAttention):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
             # contiguous once, instead of in every step's products
-            shared[self] = memory = {name: value.contiguous() for name, value in memory.items()}
+            dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
+            memory = {n: x.contiguous() if x.dtype == torch.bool else x.to(dtype).contiguous() for n, x in memory.items()}
+            shared[self] = memory
         elif incremental_state is not None:
             self._set_input_buffer(incremental_state, memory)
         return memory
@@ -230,10 +232,10 @@ class SummaryAttention(MultiheadAttention):
             for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         keys, values = incremental_state.remember(self, k, v)
-        scores = torch.matmul(q * self.scaling, keys.transpose(-1, -2))  # (B, H, beam, columns)
-        weights = scores.masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
-        out = torch.matmul(F.dropout(weights, p=_dropout_p(self)), values)
-        return self.out_proj(merge_heads(queries_to_beams(out, rows))), None
+        scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
+        weights = scores.to(query.dtype).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
+        out = torch.matmul(F.dropout(weights, p=_dropout_p(self)).to(values.dtype), values)
+        return self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype)), None
 
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
