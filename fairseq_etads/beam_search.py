@@ -52,24 +52,28 @@ TOP_BLOCK = 128
 """Width of the blocks in which :func:`top_values` looks; narrow distributions are searched at once."""
 
 
-def top_values(x: Tensor, k: int) -> Tuple[Tensor, Tensor]:
-    """``x.flatten(1).topk(k)`` for x (B, beam, V): values and flat indices (B, k), best first.
+def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
+    """``(x + offset).flatten(1).topk(k)``: values and flat indices (B, k), best first, without ever holding the sum.
 
-    The k best are in the k blocks with the best maxima. Finding maxima is several times faster than sorting, so for a
+    Args:
+        x: (B, beam, V). offset: (B, beam, 1).
+
+    The k best are in the k blocks with the best maxima. Finding maxima is several times faster than sorting, so in a
     large vocabulary the blocks are found first.
     """
     documents, beam, width = x.shape
     blocks = width // TOP_BLOCK
     if blocks * beam < 8 * k:
-        return x.reshape(documents, -1).topk(k)
+        return (x + offset).flatten(1).topk(k)
     body = x[..., : blocks * TOP_BLOCK].unflatten(2, (blocks, TOP_BLOCK))
-    best = body.amax(3).flatten(1).topk(k).indices  # (B, k) of beam * blocks
+    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k) of beam * blocks
     origin = (best // blocks) * width + (best % blocks) * TOP_BLOCK
-    within = torch.arange(TOP_BLOCK, device=x.device)
     rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)
-    rest = torch.arange(beam, device=x.device).unsqueeze(1) * width + rest
-    index = torch.cat([(origin.unsqueeze(2) + within).flatten(1), rest.flatten().expand(documents, -1)], dim=1)
-    values, order = x.flatten(1).gather(1, index).topk(k)
+    rest = (torch.arange(beam, device=x.device).unsqueeze(1) * width + rest).flatten().expand(documents, -1)
+    within = torch.arange(TOP_BLOCK, device=x.device)
+    index = torch.cat([(origin.unsqueeze(2) + within).flatten(1), rest], dim=1)
+    values = x.flatten(1).gather(1, index) + offset.flatten(1).gather(1, index // width)
+    values, order = values.topk(k)
     return values, index.gather(1, order)
 
 
@@ -278,7 +282,7 @@ class BeamSearch:
         return self.scoring.coverage_cost(live.coverage, padding)
 
     def _candidates(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Candidates:
-        """The best extensions; lprobs (B, beam or 1, V) is changed in place."""
+        """The best extensions; lprobs (B, beam or 1, V)."""
         found = self._rank(step, lprobs, cost)
         if found.rank.isnan().any():  # NaN counts as the largest number, so that it is always among the best
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
@@ -293,14 +297,13 @@ class BeamSearch:
             lprobs = lprobs.expand(-1, beam, -1).contiguous()  # in the first step, for all beams
             rank, words, beams = self.search.step(step, lprobs, live.log_probs[:, :, :step], words, self.ids)
             return Candidates(rank, rank, words, beams)
-        if self.scoring.stepwise_coverage_penalty and cost is not None:
-            ranked = lprobs + (before - cost[:, : lprobs.size(1)]).unsqueeze(2)
-        else:
-            ranked = lprobs.add_(before.unsqueeze(2)) if step else lprobs
+        stepwise = self.scoring.stepwise_coverage_penalty and cost is not None
+        offset = before - cost[:, : lprobs.size(1)] if stepwise and cost is not None else before
         width = lprobs.size(2)
-        rank, index = top_values(ranked, min(2 * beam, ranked.size(1) * width - 1))
+        k = min(2 * beam, (beam if step else 1) * width - 1)  # twice the beam, as half of them may end
+        rank, index = top_values(lprobs, k, offset.unsqueeze(2))
         log_probs = rank
-        if ranked is not lprobs:
+        if stepwise:
             log_probs = lprobs.flatten(1).gather(1, index) + before.gather(1, index // width)
             log_probs = log_probs.masked_fill(rank.eq(-math.inf), -math.inf)
         return Candidates(rank, log_probs, index % width, index // width)

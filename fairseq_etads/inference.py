@@ -9,7 +9,6 @@ import logging
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import compat
@@ -24,21 +23,30 @@ class PackedLinear(nn.Linear):
     """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once and not at every call.
 
     The weight stays readable, because fairseq's encoder layers read it instead of calling the layer.
+
+    Args:
+        dtype: of the products.
+        out_dtype: of the result; None: that of the input.
     """
 
-    def __init__(self, linear: nn.Linear, dtype: torch.dtype, keep_dtype: bool = False):
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        dtype: torch.dtype,
+        out_dtype: Optional[torch.dtype] = None,
+    ):
         nn.Module.__init__(self)
-        self.keep_dtype = keep_dtype
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
-        self.dtype = dtype
-        self.packed = compat.pack_weight(linear.weight.detach().to(dtype))
-        self.packed_bias = None if linear.bias is None else linear.bias.detach().to(dtype)
+        self.out_features, self.in_features = weight.shape
+        self.weight = nn.Parameter(weight, requires_grad=False) if not isinstance(weight, nn.Parameter) else weight
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+        self.dtype, self.out_dtype = dtype, out_dtype
+        self.packed = compat.pack_weight(weight.detach().to(dtype))
+        self.packed_bias = None if bias is None else bias.detach().to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out) in the dtype of ``x``, or of the weight with ``keep_dtype``."""
-        out = compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias)
-        return out if self.keep_dtype else out.to(x.dtype)
+        """(…, in) -> (…, out)."""
+        return compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(self.out_dtype or x.dtype)
 
 
 class Int8Linear(nn.Module):
@@ -48,13 +56,12 @@ class Int8Linear(nn.Module):
     largest of their row.
     """
 
-    def __init__(self, linear: nn.Linear):
+    def __init__(self, weight: Tensor, bias: Optional[Tensor]):
         super().__init__()
-        weight = linear.weight.detach().float()
-        scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        self.weight_scale = scale
-        self.columns = (weight / scale.unsqueeze(1)).round().to(torch.int8).t()
-        self.bias = None if linear.bias is None else linear.bias.detach().float()
+        weight = weight.detach().float()
+        self.weight_scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        self.columns = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8).t()
+        self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) -> (…, out) in the dtype of ``x``."""
@@ -65,6 +72,42 @@ class Int8Linear(nn.Module):
         if self.bias is not None:
             out += self.bias
         return out.view(*x.shape[:-1], -1).to(x.dtype)
+
+
+OUTPUT_BLOCK = 4096
+
+
+class WideLinear(nn.Module):
+    """The output projection, a block of the vocabulary at a time, into memory that is used again at every call.
+
+    A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
+    that can cost more than the product. **The next call overwrites the result of the last.**
+
+    Args:
+        make: makes the layer of one block from its weight and bias.
+    """
+
+    def __init__(self, linear: nn.Linear, make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
+        super().__init__()
+        self.out_features = linear.out_features
+        starts = range(0, linear.out_features, OUTPUT_BLOCK)
+        ends = [min(start + OUTPUT_BLOCK, linear.out_features) for start in starts]
+        self.ranges = list(zip(starts, ends))
+        bias = linear.bias
+        self.blocks = nn.ModuleList(
+            make(linear.weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
+        )
+        self._result = torch.empty(0, linear.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) -> (…, V) in float32."""
+        rows = x.reshape(-1, x.size(-1))
+        if len(self._result) < len(rows):
+            self._result = torch.empty(len(rows), self.out_features)
+        result = self._result[: len(rows)]
+        for (a, b), block in zip(self.ranges, self.blocks):
+            result[:, a:b] = block(rows)
+        return result.view(*x.shape[:-1], self.out_features)
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
@@ -87,44 +130,53 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     return copy.deepcopy(model, shared).eval()
 
 
-def _replace_linears(module: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
+def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:
+    """Put ``make(name, layer)`` in the place of each linear layer inside."""
     for name, child in module.named_children():
         if type(child) is nn.Linear:  # not a subclass, which may compute something else
-            setattr(module, name, make(child))
+            setattr(module, name, make(name, child))
         else:
             _replace_linears(child, make)
 
 
-def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
+    """A copy in float32 but for the products, which alone gain from narrower numbers on a CPU."""
     parameter = next(model.parameters())
-    if parameter.device.type != "cpu":
-        if infer_dtype == "int8":
-            raise ValueError(
-                f'--infer-dtype int8: 8-bit products are for CPUs; choose fp32 or bf16 on "{parameter.device}"'
-            )
-        dtype = None if infer_dtype is None else _FLOATS[infer_dtype]
-        return structural_copy(model, None if dtype is None or dtype == parameter.dtype else lambda x: x.to(dtype))
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
-    result = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
-    if compat.can_pack_weights(torch.float32):
-        # on a CPU only the products gain from bfloat16; what is between them stays in float32
-        products = torch.bfloat16 if infer_dtype == "bf16" else torch.float32
-        packed = compat.can_pack_weights(products)
-    else:
-        packed = False
-    if infer_dtype == "int8":
-        _replace_linears(result.decoder, Int8Linear)  # type: ignore[arg-type]
-    if packed:
-        result.memory_dtype = products  # type: ignore[assignment]  # see members.py: what a document's keys are kept in
-        output = getattr(result.decoder, "output_projection", None)
-        if type(output) is nn.Linear:
-            # as wide as the vocabulary: the softmax, which computes in float32, reads the narrower numbers faster
-            result.decoder.output_projection = PackedLinear(output, products, keep_dtype=True)
-        _replace_linears(result, lambda linear: PackedLinear(linear, products))
-    elif infer_dtype == "bf16":
+    result: Any = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
+    products = torch.bfloat16 if infer_dtype == "bf16" else torch.float32
+    packed = compat.can_pack_weights(products)
+    if infer_dtype == "bf16" and not packed:
         logger.warning("--infer-dtype bf16: this processor or torch has no fast bfloat16 products; using float32")
+        products, packed = torch.float32, compat.can_pack_weights(torch.float32)
+
+    def pack(name: str, linear: nn.Linear) -> nn.Module:
+        # what is between the feed-forward layers stays as the first leaves it
+        out = {"fc1": products, "fc2": torch.float32}.get(name)
+        return PackedLinear(linear.weight, linear.bias, products, out)
+
+    output = getattr(result.decoder, "output_projection", None)
+    if infer_dtype == "int8":
+        if type(output) is nn.Linear:
+            result.decoder.output_projection = WideLinear(output, Int8Linear)
+        _replace_linears(result.decoder, lambda _, linear: Int8Linear(linear.weight, linear.bias))
+    elif packed and type(output) is nn.Linear:
+        result.decoder.output_projection = WideLinear(output, lambda w, b: PackedLinear(w, b, products, products))
+    if packed:
+        result.memory_dtype = products
+        _replace_linears(result, pack)
     return result
+
+
+def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+    parameter = next(model.parameters())
+    if parameter.device.type == "cpu":
+        return _copy_for_cpu(model, infer_dtype)
+    if infer_dtype == "int8":
+        raise ValueError(f"--infer-dtype int8: for CPUs only; choose fp32 or bf16 on {parameter.device}")
+    dtype = parameter.dtype if infer_dtype is None else _FLOATS[infer_dtype]
+    return structural_copy(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
 
 
 class InferenceModel:

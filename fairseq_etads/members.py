@@ -24,7 +24,8 @@ class Member:
     """Beams of each document in the first step, in which all are the same."""
 
     def __init__(self, model: nn.Module, net_input: Dict[str, Tensor], documents: int):
-        self.model = model
+        self.model: Any = model
+        self.plain = _is_plain_softmax(model)
         self.encoder_out: Any = None
         if hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
@@ -53,8 +54,12 @@ class Member:
         logits = out[0][:, -1:]
         if temperature != 1.0:
             logits = logits / temperature
-        lprobs = self.model.get_normalized_probs((logits, *out[1:]), log_probs=True, sample=None)
-        return lprobs[:, -1].float(), None if attention is None else attention[:, -1].float()
+        if self.plain and logits.dtype == torch.float32:
+            logits = logits[:, -1]
+            lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
+        else:
+            lprobs = self.model.get_normalized_probs((logits, *out[1:]), log_probs=True, sample=None)[:, -1].float()
+        return lprobs, None if attention is None else attention[:, -1].float()
 
 
 class SharingMember(Member):
@@ -107,7 +112,23 @@ class RepeatingMember(Member):
             self._reorder_encoder_out(rows)
 
 
-def shares_documents(model: nn.Module) -> bool:
+def _is_plain_softmax(model: Any) -> bool:
+    """Whether the distribution is the softmax of the decoder's output and nothing else."""
+    decoder = getattr(model, "decoder", None)
+    return (
+        shares_documents(model)
+        and getattr(decoder, "adaptive_softmax", None) is None
+        and _fairseqs_own(model)
+        and _fairseqs_own(decoder)
+    )
+
+
+def _fairseqs_own(part: Any) -> bool:
+    """Whether ``get_normalized_probs`` is inherited from a class of fairseq's."""
+    return type(part).get_normalized_probs.__module__.split(".")[0] == "fairseq"
+
+
+def shares_documents(model: Any) -> bool:
     """Whether a model's decoder takes single rows of documents with several beams each."""
     return bool(getattr(getattr(model, "decoder", None), "shares_documents", False))
 
@@ -144,7 +165,7 @@ class Ensemble:
             (B, beam, V), V of the widest member: a narrower one gives the rest probability 0; attention (B, beam, S) of
             the members that return one, or None.
         """
-        documents, beam, length = tokens.shape
+        documents, _, length = tokens.shape
         parts, attentions = [], []
         for member in self.members:
             rows = tokens[:, : member.first_beam] if first else tokens
