@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .hypotheses import Finished, Living, take_beams
 from .members import Ensemble
+from .penalties import Scoring
 
 if TYPE_CHECKING:
     from .generation import SummaryGenerator
@@ -98,8 +99,8 @@ class BeamSearch:
         constraints: Optional[Tensor],
         bos_token: Optional[int],
     ):
-        self.options = options
-        self.scoring = options.scoring
+        self.options: Any = options
+        self.scoring: Scoring = options.scoring
         net_input = sample["net_input"]
         self.source = describe_source(net_input, options.eos, options.pad)
         self.documents = len(self.source.lengths)
@@ -113,7 +114,9 @@ class BeamSearch:
         ids = sample.get("id")
         # DiverseBeamSearch takes the numbers for rows of a table with a row for each document of the batch
         numbers = isinstance(self.search, fairseq_search.DiverseBeamSearch) or not isinstance(ids, Tensor)
-        self.ids = torch.arange(self.documents, device=self.device) if numbers else ids
+        self.ids: Tensor = torch.arange(self.documents, device=self.device)
+        if not numbers and ids is not None:
+            self.ids = ids
         self.ensemble = Ensemble(models, net_input, self.documents, options.beam_size, options.temperature)
         self.prefix = self.encode_words(prefix_tokens)
 
@@ -344,7 +347,7 @@ class BeamSearch:
             self._finish(step, nothing, ends, None)
 
     def _decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Which documents (B,) need no further step; log_probs and cost (B, beam) of the hypotheses that would go on."""
+        """Which documents (B,) need no step more; log_probs and cost (B, beam) are of those that would go on."""
         options, live = self.options, self.live
         if options.early_stopping == "fairseq":
             return self.done.count(live.original) >= live.beam

@@ -5,9 +5,9 @@ whenever beams change places. Here a document is one row everywhere: its beams a
 keys, and nothing is moved when they change places.
 
 - What is computed once per document (projected keys and values, say) is kept in :attr:`BeamState.memory`.
-- The decoder's own past is a row of columns per document, a column for each beam and step. A hypothesis sees the columns
-  of its ancestors and not the others; changing places changes only who sees what. Columns that no living hypothesis
-  descends from are dropped every few steps.
+- The decoder's own past is a row of columns per document, a column for each beam and step. A hypothesis sees the
+  columns of its ancestors and not the others; changing places changes only who sees what. Columns that no living
+  hypothesis descends from are dropped every few steps.
 
 A module that is given a :class:`BeamState` as ``incremental_state`` finds its rows in the order document, beam.
 """
@@ -75,7 +75,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.hidden = ~self.visible.unsqueeze(1)
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
-        """Keep this step's keys and values, (B, H, beam, D) each, and return those of all columns (B, H, columns, D)."""
+        """Keep this step's keys and values (B, H, beam, D); returns those of all columns (B, H, columns, D)."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape

@@ -36,8 +36,8 @@ def truncate_bytes(text: str, limit: int) -> str:
 class SummaryGenerator:
     """Searches for summaries.
 
-    Up to ``tokens_to_suppress`` the arguments are those of fairseq's ``SequenceGenerator``. Tokens inside the search are
-    those of the models' distributions: their width, and not the dictionary's, decides.
+    Up to ``tokens_to_suppress`` the arguments are those of fairseq's ``SequenceGenerator``. Tokens inside the search
+    are those of the models' distributions: their width, and not the dictionary's, decides.
 
     Args:
         coverage_penalty, coverage_penalty_type, stepwise_coverage_penalty, length_penalty_type, length_penalty_beta:
@@ -90,7 +90,7 @@ class SummaryGenerator:
         keep_attention: bool = True,
         print_alignment: Optional[str] = None,
     ):
-        self.models: List[nn.Module] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
+        self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
         self.tgt_dict = tgt_dict
         self.pad, self.unk = tgt_dict.pad(), tgt_dict.unk()
         self.eos = tgt_dict.eos() if eos is None else eos
@@ -141,7 +141,7 @@ class SummaryGenerator:
             raise ValueError(f"--beam {self.beam_size}: choose 1 or more")
         if not 0 <= self.exact_length < self.max_len:
             raise ValueError(
-                f"--exact-length {self.exact_length}: choose 0 (off) to {self.max_len - 1}, for which there are positions"
+                f"--exact-length {self.exact_length}: choose 0 (off) to {self.max_len - 1}, the positions there are"
             )
         for option, wanted in (
             ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
@@ -212,7 +212,7 @@ def _words(dictionary: Any, words: Sequence[str], option: str) -> List[int]:
     return indices
 
 
-def _positions(models: Sequence[nn.Module]) -> int:
+def _positions(models: Sequence[Any]) -> int:
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 

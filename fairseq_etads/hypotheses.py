@@ -1,6 +1,6 @@
 """Living and finished hypotheses of a batch, as tensors with a row per document."""
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -74,7 +74,7 @@ class Finished:
         self.tokens = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
         self.log_probs = torch.zeros(documents, size, longest, device=device)
         self.slots = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
-        self._attention: List["tuple[Tensor, Tensor]"] = []
+        self._attention: List[Tuple[Tensor, Tensor]] = []
 
     def count(self, documents: Tensor) -> Tensor:
         """How many hypotheses each of these documents (n,) has, (n,)."""

@@ -1,7 +1,7 @@
 """Copies of models for inference: other number formats, faster products, the model itself untouched.
 
-A copy has the model's structure and shares its parameters, except where a format needs other numbers. Training the model
-on is safe: nothing in it is replaced, and :class:`InferenceModel` renews a copy whose originals have changed.
+A copy has the model's structure and shares its parameters, except where a format needs other numbers. Training the
+model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews a copy whose originals have changed.
 """
 
 import copy
@@ -38,8 +38,8 @@ class PackedLinear(nn.Linear):
     ):
         nn.Module.__init__(self)
         self.out_features, self.in_features = weight.shape
-        self.weight = nn.Parameter(weight, requires_grad=False) if not isinstance(weight, nn.Parameter) else weight
-        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+        self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
+        self.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
         self.dtype, self.out_dtype = dtype, out_dtype
         self.packed = compat.pack_weight(weight.detach().to(dtype))
         self.packed_bias = None if bias is None else bias.detach().to(dtype)

@@ -23,12 +23,12 @@ class Member:
     first_beam: int
     """Beams of each document in the first step, in which all are the same."""
 
-    def __init__(self, model: nn.Module, net_input: Dict[str, Tensor], documents: int):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int):
         self.model: Any = model
         self.plain = _is_plain_softmax(model)
         self.encoder_out: Any = None
-        if hasattr(model, "encoder"):
-            self.encoder_out = model.encoder.forward_torchscript(net_input)
+        if hasattr(self.model, "encoder"):
+            self.encoder_out = self.model.encoder.forward_torchscript(net_input)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         """Tokens (rows, t) -> what the decoder returns for at least the last one."""
@@ -67,7 +67,7 @@ class SharingMember(Member):
 
     first_beam = 1
 
-    def __init__(self, model: nn.Module, net_input: Dict[str, Tensor], documents: int):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int):
         super().__init__(model, net_input, documents)
         dtype = getattr(model, "memory_dtype", None)
         self.state = BeamState(documents, net_input["src_tokens"].device, dtype)
@@ -86,7 +86,7 @@ class SharingMember(Member):
 class RepeatingMember(Member):
     """Any fairseq model: the encoder's output is repeated for each beam, as fairseq does."""
 
-    def __init__(self, model: nn.Module, net_input: Dict[str, Tensor], documents: int, beam: int):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int, beam: int):
         super().__init__(model, net_input, documents)
         self.first_beam = beam
         self.incremental = isinstance(getattr(model, "decoder", None), FairseqIncrementalDecoder)

@@ -171,7 +171,7 @@ class BridgeAttention(MultiheadAttention):
         if shared is not None:
             # contiguous once, instead of in every step's products
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
-            memory = {n: x.contiguous() if x.dtype == torch.bool else x.to(dtype).contiguous() for n, x in memory.items()}
+            memory = {n: (x if x.dtype == torch.bool else x.to(dtype)).contiguous() for n, x in memory.items()}
             shared[self] = memory
         elif incremental_state is not None:
             self._set_input_buffer(incremental_state, memory)

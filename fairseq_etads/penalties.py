@@ -8,7 +8,7 @@ attention over the same |Y| steps.
 
 import math
 from dataclasses import dataclass
-from typing import Optional, TypeVar
+from typing import Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ COVERAGE_KINDS = ("summary", "wu")
 Number = TypeVar("Number", int, float, Tensor)
 
 
-def check_choice(option: str, value: str, choices: "tuple[str, ...]") -> str:
+def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """``value``, if it is one of ``choices``; otherwise a ValueError that names the option and the choices."""
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {" or ".join(choices)}')
@@ -39,8 +39,8 @@ def length_penalty(length: Number, alpha: float, beta: float = 5.0, kind: str = 
         ValueError: an unknown kind.
     """
     if check_choice("length penalty type", kind, LENGTH_KINDS) == "avg":
-        return length**alpha  # type: ignore[return-value]
-    return ((beta + length) / (beta + 1)) ** alpha  # type: ignore[return-value]
+        return length**alpha
+    return ((beta + length) / (beta + 1)) ** alpha
 
 
 def coverage_penalty(
@@ -56,7 +56,7 @@ def coverage_penalty(
         padding_mask: (B, S), True at padding, for a coverage of (B, …, S); padding never counts.
 
     Returns:
-        (…). A token that was never looked at costs 87 w with "wu" (the logarithm of the smallest float32), not infinity.
+        (…). With "wu" a token never looked at costs 87 w (the logarithm of the smallest float32), not infinity.
 
     Raises:
         ValueError: an unknown kind.
