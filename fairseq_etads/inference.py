@@ -127,7 +127,9 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
         shared[id(dictionary)] = dictionary  # large, and nothing to copy
-    return copy.deepcopy(model, shared).eval()
+    result = copy.deepcopy(model, shared)
+    result.eval()  # returns nothing for a model that fairseq has prepared for inference
+    return result
 
 
 def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:

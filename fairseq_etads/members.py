@@ -88,7 +88,7 @@ class RepeatingMember(Member):
 
     def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int, beam: int):
         super().__init__(model, net_input, documents)
-        self.first_beam = beam
+        self.first_beam, self.rows = beam, documents * beam
         self.incremental = isinstance(getattr(model, "decoder", None), FairseqIncrementalDecoder)
         self.state: Dict[str, Any] = {}
         device = next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
@@ -108,8 +108,9 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        if documents is not None:  # within a document the rows are all the same
+        if documents is not None or len(rows) != self.rows:  # within a document the rows are all the same
             self._reorder_encoder_out(rows)
+        self.rows = len(rows)
 
 
 def _is_plain_softmax(model: Any) -> bool:

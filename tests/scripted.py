@@ -15,14 +15,14 @@ class TableEncoder(FairseqEncoder):
 class TableDecoder(FairseqIncrementalDecoder):
     """Rows of a table, chosen by the last words and the document's first word; attention falls on real tokens."""
 
-    def __init__(self, dictionary, table, attention, memory=2):
+    def __init__(self, dictionary, table, attention, clock, memory=2):
         super().__init__(dictionary)
-        self.table, self.attention, self.memory = table, attention, memory
+        self.table, self.attention, self.memory, self.clock = table, attention, memory, clock
 
     def forward(self, prev_output_tokens, encoder_out=None, incremental_state=None):
         source = encoder_out["encoder_out"][0]
         assert len(source) == len(prev_output_tokens)
-        key = source[:, 0] * 31 + prev_output_tokens.size(1) * 7
+        key = source[:, 0] * 31 + prev_output_tokens.size(1) * self.clock
         for back in range(1, self.memory + 1):
             if prev_output_tokens.size(1) >= back:
                 key = key + prev_output_tokens[:, -back] * (13 * back)
@@ -35,11 +35,11 @@ class TableDecoder(FairseqIncrementalDecoder):
         return 60
 
 
-def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97):
-    """``end`` is added to the end symbol's logits; the last word is likely again."""
+def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97, clock=7):
+    """``end`` is added to the end symbol's logits; with ``clock`` 0 the same words are always followed by the same."""
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(states, len(dictionary), generator=generator) * spread
     table[:, dictionary.eos()] += end
     attention = torch.rand(states, 40, generator=generator) ** 4 + 1e-3
-    model = FairseqEncoderDecoderModel(TableEncoder(dictionary), TableDecoder(dictionary, table, attention))
+    model = FairseqEncoderDecoderModel(TableEncoder(dictionary), TableDecoder(dictionary, table, attention, clock))
     return model.eval()
