@@ -91,8 +91,8 @@ def test_validate_with_search_options(trained, corpus):
 
 def test_bad_options_are_refused_in_words(trained, corpus):
     result = generate(
-        corpus / "bin", trained / "checkpoint_best.pt", "--no-repeat-ngram-size", "2", "--ngram-ignore-tokens", "nowhere",
-        check=False,
+        corpus / "bin", trained / "checkpoint_best.pt", "--no-repeat-ngram-size", "2",
+        "--ngram-ignore-tokens", "nowhere", check=False,
     )  # fmt: skip
     assert result.returncode != 0
     assert re.search(r'--ngram-ignore-tokens "nowhere": the dictionary has no such token', result.stdout)
