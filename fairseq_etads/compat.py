@@ -150,3 +150,38 @@ def install() -> None:
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)
+
+
+@functools.lru_cache(maxsize=None)
+def can_pack_weights(dtype: torch.dtype) -> bool:
+    """Whether this torch and processor multiply by weights laid out in advance, in ``dtype``, and agree with torch.
+
+    These are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
+    before they are relied on; without them generation uses torch's plain products.
+    """
+    if dtype == torch.bfloat16 and not _has_fast_bfloat16():
+        return False
+    try:
+        x, weight, bias = (torch.linspace(-1, 1, 96 * n).view(-1, 96).to(dtype) for n in (3, 40, 40))
+        with torch.no_grad():
+            got = packed_linear(x, pack_weight(weight), bias[:, 0].contiguous())
+            expected = torch.nn.functional.linear(x.float(), weight.float(), bias[:, 0].float())
+        return torch.allclose(got.float(), expected, rtol=2e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-1)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+
+
+def _has_fast_bfloat16() -> bool:
+    """Processors without bfloat16 instructions emulate them, which is slower than float32."""
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, bool)() for name in names)
+
+
+def pack_weight(weight: torch.Tensor) -> torch.Tensor:
+    """A weight (out, in) on the CPU in the layout of the processor's matrix kernels, for :func:`packed_linear` only."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+
+
+def packed_linear(x: torch.Tensor, packed: torch.Tensor, bias: typing.Optional[torch.Tensor]) -> torch.Tensor:
+    """``torch.nn.functional.linear`` with a packed weight, without gradient."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")

@@ -1,97 +1,276 @@
-"""From a model to summaries: beam search over the vocabulary of each batch."""
+"""Beam search for summaries: fairseq's, with the papers' penalties, blocking that works, and documents kept once.
 
+Without options of its own :class:`SummaryGenerator` returns what fairseq's ``SequenceGenerator`` returns. What the
+options compute is written down in ``docs/decoding.md``.
+"""
+
+import contextlib
 import math
-from typing import Any, Dict, List, Optional
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
+from fairseq import search as fairseq_search
 from fairseq import utils
-from fairseq.data import Dictionary
-from fairseq.sequence_generator import SequenceGenerator
-from torch import Tensor
+from fairseq.data import data_utils
+from torch import Tensor, nn
 
-from .batch_vocab import BatchVocab
+from .beam_search import BeamSearch
+from .blocking import NGramBlocker
+from .inference import InferenceModel
+from .members import pointer_of, shares_documents
+from .penalties import Scoring, check_choice, coverage_penalty, length_penalty
+
+__all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty", "truncate_bytes"]
+
+EARLY_STOPPING = ("admissible", "fairseq")
+ALIGNMENTS = ("hard", "soft")
 
 
-class SummaryGenerator(SequenceGenerator):
-    """fairseq's generator, searching over extended ids and returning words, copied ones included.
+def truncate_bytes(text: str, limit: int) -> str:
+    """The first ``limit`` bytes of a text in UTF-8, without a character cut in two (DUC-2004 scores 75 bytes)."""
+    if limit < 0:
+        raise ValueError(f"a limit of {limit} bytes: choose 0 or more")
+    return text.encode("utf-8")[:limit].decode("utf-8", "ignore")
+
+
+class SummaryGenerator:
+    """Searches for summaries.
+
+    Up to ``tokens_to_suppress`` the arguments are those of fairseq's ``SequenceGenerator``. Tokens inside the search
+    are those of the models' distributions: their width, and not the dictionary's, decides.
 
     Args:
-        models, tgt_dict, kwargs: as for fairseq's ``SequenceGenerator``.
-        allow_unk: let pointer models produce the unknown word; by default they copy some word instead.
+        coverage_penalty, coverage_penalty_type, stepwise_coverage_penalty, length_penalty_type, length_penalty_beta:
+            see :class:`fairseq_etads.penalties.Scoring`.
+        ngram_ignore_tokens: words that may repeat; an n-gram with one of them is never blocked.
+        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
+        early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
+            one can still become one of the ``nbest`` best. None: "admissible" if the score is not fairseq's.
+        nbest: how many of the returned hypotheses will be looked at.
+        infer_dtype: "fp32", "bf16" or "int8" copies of this project's models; None: the format they have.
+        keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
+        print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
+        allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
         replace_unk: put the source word with the most attention in the place of an unknown word.
-        print_alignment: None, "hard" or "soft": how to give ``alignment`` in the hypotheses, made from the attention.
-        copied_positions: also give ``copied_from`` in the hypotheses: for each token the source position (from 0, in
-            ``src_tokens``) it was copied from, or -1 for generated ones. Costs one more pass over the summaries.
+        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from, or
+            -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
+
+    Raises:
+        ValueError: an option has an impossible value or does not go with another.
     """
 
     def __init__(
         self,
-        models: List[Any],
-        tgt_dict: Dictionary,
-        *args: Any,
+        models: Any,
+        tgt_dict: Any,
+        beam_size: int = 1,
+        max_len_a: float = 0,
+        max_len_b: int = 200,
+        max_len: int = 0,
+        min_len: int = 1,
+        normalize_scores: bool = True,
+        len_penalty: float = 1.0,
+        unk_penalty: float = 0.0,
+        temperature: float = 1.0,
+        match_source_len: bool = False,
+        no_repeat_ngram_size: int = 0,
+        search_strategy: Optional[Any] = None,
+        eos: Optional[int] = None,
+        symbols_to_strip_from_output: Optional[Any] = None,
+        lm_model: Optional[nn.Module] = None,
+        lm_weight: float = 1.0,
+        tokens_to_suppress: Sequence[str] = (),
+        *,
+        coverage_penalty: float = 0.0,
+        coverage_penalty_type: str = "summary",
+        stepwise_coverage_penalty: bool = False,
+        length_penalty_type: str = "avg",
+        length_penalty_beta: float = 5.0,
+        ngram_ignore_tokens: Sequence[str] = (),
+        exact_length: int = 0,
+        early_stopping: Optional[str] = None,
+        nbest: int = 1,
+        infer_dtype: Optional[str] = None,
+        keep_attention: bool = True,
+        print_alignment: Optional[str] = None,
         allow_unk: bool = False,
         replace_unk: bool = False,
-        print_alignment: Optional[str] = None,
         copied_positions: bool = False,
-        **kwargs: Any,
     ):
-        super().__init__(models, tgt_dict, *args, **kwargs)
-        self.bos = tgt_dict.bos()
-        self.replace_unk = replace_unk
+        self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
+        self.tgt_dict = tgt_dict
+        self.pad, self.unk = tgt_dict.pad(), tgt_dict.unk()
+        self.eos = tgt_dict.eos() if eos is None else eos
+        self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.eos}
+        self.suppressed = _words(tgt_dict, tokens_to_suppress, "tokens_to_suppress")
+        self.vocab_size = len(tgt_dict)
+        self.beam_size = min(beam_size, self.vocab_size - 1)
+        self.max_len_a, self.max_len_b, self.min_len = max_len_a, max_len_b, min_len
+        self.max_len = max_len or _positions(self.models)
+        self.temperature = temperature
+        self.copies = any(pointer_of(model) is not None for model in self.models)
+        self.unk_penalty = math.inf if self.copies and not allow_unk else unk_penalty
+        self.replace_unk, self.copied_positions = replace_unk, copied_positions
+        self.match_source_len = match_source_len
+        self.scoring = Scoring(
+            len_penalty=len_penalty,
+            normalize_scores=normalize_scores,
+            length_penalty_type=length_penalty_type,
+            length_penalty_beta=length_penalty_beta,
+            coverage_penalty=coverage_penalty,
+            coverage_penalty_type=coverage_penalty_type,
+            stepwise_coverage_penalty=stepwise_coverage_penalty,
+        )
+        self.blocker: Optional[NGramBlocker] = None
+        if no_repeat_ngram_size:
+            ignored = _words(tgt_dict, ngram_ignore_tokens, "--ngram-ignore-tokens")
+            self.blocker = NGramBlocker(no_repeat_ngram_size, ignored)
+        self.exact_length = exact_length
+        self.nbest = nbest
+        self.keep_attention = keep_attention or replace_unk or print_alignment is not None
         self.print_alignment = print_alignment
-        self.copied_positions = copied_positions
-        self._decoder = next((m.decoder for m in models if getattr(m.decoder, "pointer", None)), None)
-        if self._decoder is not None and not allow_unk:
-            self.unk_penalty = math.inf
+        self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
+        # the bound of penalties.py speaks of sums of log-probabilities, which other searches do not rank by
+        plain = type(self.search) is fairseq_search.BeamSearch
+        self.early_stopping = early_stopping or ("admissible" if self.scoring.penalised and plain else "fairseq")
+        self.lm_model, self.lm_weight = lm_model, lm_weight
+        self._check(plain)
+        self._copies = [
+            InferenceModel(model, infer_dtype) if shares_documents(model) else None for model in self.models
+        ]
+        if infer_dtype is not None and None in self._copies:
+            raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
 
-    def _generate(
+    def _check(self, plain: bool) -> None:
+        check_choice("--early-stopping", self.early_stopping, EARLY_STOPPING)
+        if self.print_alignment is not None:
+            check_choice("--print-alignment", self.print_alignment, ALIGNMENTS)
+            if self.replace_unk:
+                raise ValueError("--replace-unk and --print-alignment exclude one another: choose one")
+        if self.copied_positions and not self.copies:
+            raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
+        if not self.temperature > 0:
+            raise ValueError(f"--temperature {self.temperature}: choose more than 0")
+        if self.beam_size < 1:
+            raise ValueError(f"--beam {self.beam_size}: choose 1 or more")
+        if not 0 <= self.exact_length < self.max_len:
+            raise ValueError(
+                f"--exact-length {self.exact_length}: choose 0 (off) to {self.max_len - 1}, the positions there are"
+            )
+        for option, wanted in (
+            ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
+            ("--early-stopping admissible", self.early_stopping == "admissible"),
+        ):
+            if wanted and not plain:
+                raise ValueError(f"{option} goes with beam search only, not with {type(self.search).__name__}")
+
+    def cuda(self) -> "SummaryGenerator":
+        """Move the models to the GPU."""
+        for model in self.models:
+            model.cuda()
+        return self
+
+    def __call__(
+        self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
+    ) -> List[List[Dict[str, Tensor]]]:
+        """As ``generate``, without the first argument."""
+        return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+    forward = __call__
+
+    @torch.no_grad()
+    def generate(
         self,
+        models: Any,
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        documents = sample["net_input"]["src_tokens"]
-        vocab = None if self._decoder is None else self._decoder.batch_vocab(documents)
-        self.vocab_size = len(self.model.models[0].decoder.dictionary) if vocab is None else vocab.size
-        if vocab is not None and prefix_tokens is not None:
-            prefix_tokens = vocab.encode(prefix_tokens)
-        found: List[List[Dict[str, Any]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
-        if vocab is not None and self.copied_positions:
-            self._find_copied(sample["net_input"], found)
-        for row, hypotheses in enumerate(found):
-            for hypothesis in hypotheses:
-                self._finish(hypothesis, documents[row], vocab, row)
-        return found
+    ) -> List[List[Dict[str, Tensor]]]:
+        """Summaries of a batch.
 
-    def _finish(self, hypothesis: Dict[str, Any], document: Tensor, vocab: Optional[BatchVocab], row: int) -> None:
-        """Turn extended ids into words, and attention into what the options ask for."""
-        tokens, attention = hypothesis["tokens"], hypothesis["attention"]  # (T,), (S, T)
-        if vocab is not None:
-            tokens = vocab.decode(tokens[None], row)[0]
+        Args:
+            models: not looked at, as in fairseq; the constructor's are used.
+            sample: what the dataset made; "net_input" is what the models get.
+            prefix_tokens: (B, T) words to begin with, padded.
+            constraints: words to include, packed as fairseq's search classes want them.
+            bos_token: start symbol, if not the end symbol.
+
+        Returns:
+            For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
+            "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from".
+        """
+        copies = [model if own is None else own.current() for model, own in zip(self.models, self._copies)]
+        with _evaluating([*copies, self.lm_model]):
+            results = BeamSearch(self, copies, sample, prefix_tokens, constraints, bos_token).run()
+            if self.copied_positions:
+                self._find_copied(copies, sample["net_input"], results)
         if self.replace_unk:
-            words = (document != self.pad) & (document != self.eos) & (document != self.bos) & (document != self.unk)
-            if words.any():
-                source = attention.masked_fill(~words[:, None], -1).argmax(dim=0)
-                tokens = torch.where(tokens == self.unk, document[source].to(tokens), tokens)
-                hypothesis["alignment"] = source
-        if self.print_alignment:
-            extract = utils.extract_soft_alignment if self.print_alignment == "soft" else utils.extract_hard_alignment
-            hypothesis["alignment"] = extract(attention.T, document, tokens, self.pad, self.eos)
-        hypothesis["tokens"] = tokens
+            self._replace_unknown(sample["net_input"]["src_tokens"], results)
+        if self.print_alignment is not None:
+            self._align(sample["net_input"]["src_tokens"], results)
+        return results
 
-    @torch.no_grad()
-    def _find_copied(self, net_input: Dict[str, Any], found: List[List[Dict[str, Any]]]) -> None:
-        """Read the finished summaries once more and ask the pointer where each word came from."""
-        rows = [row for row, hypotheses in enumerate(found) for _ in hypotheses]
-        flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
-        texts = [hypothesis["tokens"] for hypothesis in flat]
-        target = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=self.pad)
-        before = target.roll(1, dims=1)
+    def _replace_unknown(self, src_tokens: Tensor, results: List[List[Dict[str, Tensor]]]) -> None:
+        """Unknown words become the source's most attended known ones; "alignment" says which for every token."""
+        for source, row in zip(src_tokens, results):
+            words = (source != self.pad) & (source != self.eos) & (source != self.unk)
+            for hypothesis in row:
+                place = hypothesis["attention"].masked_fill(~words[:, None], -1).argmax(dim=0)
+                unknown = (hypothesis["tokens"] == self.unk) & words.any()
+                hypothesis["tokens"] = torch.where(unknown, source[place], hypothesis["tokens"])
+                hypothesis["alignment"] = place
+
+    def _find_copied(
+        self, models: Sequence[Any], net_input: Dict[str, Tensor], results: List[List[Dict[str, Tensor]]]
+    ) -> None:
+        """Read the finished summaries once more and ask the first pointer where each word came from."""
+        model = next(model for model in models if pointer_of(model) is not None)
+        hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
+        documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
+        tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], self.pad, self.eos)
+        before = tokens.roll(1, dims=1)
         before[:, 0] = self.eos
-        model = next(m for m in self.model.models if m.decoder is self._decoder)
-        order = torch.tensor(rows, device=target.device)
-        logits, extra = model(net_input["src_tokens"][order], net_input["src_lengths"][order], before)
-        positions = extra["pointer"].copied_from(logits, target)
-        for hypothesis, position in zip(flat, positions):
-            hypothesis["copied_from"] = position[: len(hypothesis["tokens"])]
+        source = net_input["src_tokens"][documents]
+        logits, extra = model(source, net_input["src_lengths"][documents], before)
+        positions = extra["pointer"].copied_from(logits, model.get_output_ids(source, tokens))
+        for (_, hypothesis), places in zip(hypotheses, positions):
+            hypothesis["copied_from"] = places[: len(hypothesis["tokens"])]
+
+    def _align(self, src_tokens: Tensor, results: List[List[Dict[str, Tensor]]]) -> None:
+        extract = utils.extract_hard_alignment if self.print_alignment == "hard" else utils.extract_soft_alignment
+        hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
+        texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], self.pad, self.eos)
+        for (source, hypothesis), text in zip(hypotheses, texts):
+            attention = hypothesis["attention"].transpose(0, 1)
+            attention = nn.functional.pad(attention, (0, 0, 0, len(text) - len(attention)))
+            hypothesis["alignment"] = extract(attention.cpu(), source.cpu(), text.cpu(), self.pad, self.eos)
+
+
+def _words(dictionary: Any, words: Sequence[str], option: str) -> List[int]:
+    """Indices of words that must be in the dictionary."""
+    indices = [dictionary.index(word) for word in words]
+    for word, index in zip(words, indices):
+        if index == dictionary.unk() and word != dictionary.unk_word:
+            raise ValueError(f'{option} "{word}": the dictionary has no such token')
+    return indices
+
+
+def _positions(models: Sequence[Any]) -> int:
+    limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
+    return min([sys.maxsize, *limits])
+
+
+@contextlib.contextmanager
+def _evaluating(models: Sequence[Optional[nn.Module]]) -> Iterator[None]:
+    """Models in evaluation mode inside; afterwards each module is in the mode it was in."""
+    training = [module for model in models if model is not None for module in model.modules() if module.training]
+    for model in models:
+        if model is not None:
+            model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

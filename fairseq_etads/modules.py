@@ -15,6 +15,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from .attention import FocalNetwork, attention_weights, focus_attention, saliency_attention
+from .beams import BeamState, beams_to_queries, queries_to_beams
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -110,45 +111,51 @@ class BridgeAttention(MultiheadAttention):
         """Attend from the summary to the document.
 
         Args:
-            query: (T, B, d_m). key: encoder states (S, B, d_enc), also used as value; after the first cached step they
-                are not looked at again.
+            query: (T, B, d_m), or (T, B * beam, d_m) with the beams of a document next to each other: they share its
+                keys. key: encoder states (S, B, d_enc), also used as value; after the first cached step they are not
+                looked at again.
             key_padding_mask: (B, S), True at padding.
             incremental_state: caches the projected keys, values and gate keys of the document.
-            need_weights: also return the softmax (before the gate), averaged over heads: (B, T, S).
-            need_head_weights: return it for each head: (H, B, T, S).
+            need_weights: also return the softmax (before the gate), averaged over heads: (B * beam, T, S).
+            need_head_weights: return it for each head: (H, B * beam, T, S).
         """
         _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
         k, v = memory["prev_key"], memory["prev_value"]
         mask = memory.get("prev_key_padding_mask")
         projected = self.q_proj(query)
-        q = split_heads(projected, self.num_heads)
+        rows, documents = query.size(1), k.size(0)
+        q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
         dropout_p = _dropout_p(self)
-        need_weights = need_weights or need_head_weights
+        stepwise = isinstance(incremental_state, BeamState)
+        # fairseq's layers ask for the mean in all layers, but use only what the last one returns for each head
+        need_weights = need_head_weights or (need_weights and not stepwise)
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            gate_q = split_heads(self.gate_q_proj(projected), self.num_heads)
+            gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
             out, weights = saliency_attention(
                 q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True
             )
-        elif need_weights:
+        elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
         else:
             attend = None if mask is None else ~mask[:, None, None, :]
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
-        out = self.out_proj(merge_heads(out))
+        out = self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype))
         if not need_weights or weights is None:
             return out, None
+        weights = queries_to_beams(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
     ) -> Dict[str, Any]:
         """Keys, values and gate keys (B, H, S, D) of the document, projected once and then taken from the cache."""
+        shared = incremental_state.memory if isinstance(incremental_state, BeamState) else None
         if incremental_state is not None:
-            saved = self._get_input_buffer(incremental_state)
+            saved = self._get_input_buffer(incremental_state) if shared is None else shared.get(self)
             if saved:
                 return saved
         assert key is not None, "the first step needs the encoder's output"
@@ -159,17 +166,25 @@ class BridgeAttention(MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = split_heads(self.gate_k_proj(projected), self.num_heads)
-        if key_padding_mask is not None:
+        if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
-        if incremental_state is not None:
+        if shared is not None:
+            # contiguous once, instead of in every step's products
+            dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
+            memory = {n: (x if x.dtype == torch.bool else x.to(dtype)).contiguous() for n, x in memory.items()}
+            shared[self] = memory
+        elif incremental_state is not None:
             self._set_input_buffer(incremental_state, memory)
         return memory
 
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached memory; fairseq's version keeps the order when the number of rows stays the same."""
-        if incremental_state is not None:
+        """Reorder the cached memory; fairseq's version keeps the order when the number of rows stays the same.
+
+        A :class:`BeamState` does that itself.
+        """
+        if incremental_state is not None and not isinstance(incremental_state, BeamState):
             saved = self._get_input_buffer(incremental_state)
             for name, value in saved.items():
                 saved[name] = value.index_select(0, new_order)
@@ -178,6 +193,57 @@ class BridgeAttention(MultiheadAttention):
 
     def set_beam_size(self, beam_size: int) -> None:
         """Ignored. fairseq would from then on read every beam_size-th document, in training too."""
+
+
+class SummaryAttention(MultiheadAttention):
+    """Decoder self-attention: fairseq's, but with a :class:`BeamState` it looks at the past in place."""
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """As fairseq's. With a BeamState: query (1, B * beam, d_m) -> (1, B * beam, d_m), None."""
+        if not isinstance(incremental_state, BeamState):
+            return super().forward(
+                query,
+                key,
+                value,
+                key_padding_mask=key_padding_mask,
+                incremental_state=incremental_state,
+                need_weights=need_weights,
+                static_kv=static_kv,
+                attn_mask=attn_mask,
+                before_softmax=before_softmax,
+                need_head_weights=need_head_weights,
+            )
+        _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights)
+        rows, documents = query.size(1), incremental_state.documents
+        q, k, v = (
+            beams_to_queries(split_heads(proj(query), self.num_heads), documents)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        keys, values = incremental_state.remember(self, k, v)
+        scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
+        weights = scores.to(query.dtype).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
+        out = torch.matmul(F.dropout(weights, p=_dropout_p(self)).to(values.dtype), values)
+        return self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype)), None
+
+    def reorder_incremental_state(
+        self, incremental_state: Optional[IncrementalState], new_order: Tensor
+    ) -> Optional[IncrementalState]:
+        """fairseq's; a :class:`BeamState` reorders itself."""
+        if isinstance(incremental_state, BeamState):
+            return incremental_state
+        return super().reorder_incremental_state(incremental_state, new_order)
 
 
 class FocusEncoderLayer(TransformerEncoderLayerBase):
@@ -194,11 +260,25 @@ class FocusEncoderLayer(TransformerEncoderLayerBase):
 
 
 class BridgeDecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer with :class:`BridgeAttention`."""
+    """fairseq's decoder layer with :class:`BridgeAttention` and :class:`SummaryAttention`."""
 
     def __init__(self, cfg: Any, saliency: bool):
         self._saliency = saliency  # read by build_encoder_attention, which the base constructor calls
         super().__init__(cfg)
+
+    def build_self_attention(
+        self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
+    ) -> SummaryAttention:
+        return SummaryAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            add_bias_kv=add_bias_kv,
+            add_zero_attn=add_zero_attn,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
 
     def build_encoder_attention(self, embed_dim: int, cfg: Any) -> BridgeAttention:
         return BridgeAttention(

@@ -156,6 +156,13 @@ def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= size, _IMPOSSIBLE)
 
 
+class _FloatLinear(nn.Linear):
+    """A linear layer that computes in float32 or better, whatever its input and weights are in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(_floats(x), _floats(self.weight), _floats(self.bias))
+
+
 class Pointer(nn.Module):
     """Copy attention and the probability of generating, from the decoder's last states.
 
@@ -174,7 +181,7 @@ class Pointer(nn.Module):
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
         self.kind = kind
-        self.gate = nn.Linear(state_dim, 1)
+        self.gate = _FloatLinear(state_dim, 1)
         self.query = nn.Linear(state_dim, memory_dim)
         self.scale = memory_dim**-0.5
         nn.init.xavier_uniform_(self.gate.weight)
@@ -194,6 +201,6 @@ class Pointer(nn.Module):
         # a softmax over no word at all would be NaN; such a document gets no attention and a gate that needs none
         log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
-        gate = F.linear(_floats(states), _floats(self.gate.weight), _floats(self.gate.bias))[:, :, 0]
+        gate = self.gate(states)[:, :, 0]
         hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)

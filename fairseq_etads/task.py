@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -20,7 +20,9 @@ from torch import Tensor
 
 from .data import SummarizationDataset
 from .dictionary import SummarizationDictionary, known_words
-from .generation import SummaryGenerator
+from .generation import EARLY_STOPPING, SummaryGenerator
+from .inference import INFER_DTYPES
+from .penalties import COVERAGE_KINDS, LENGTH_KINDS
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,40 @@ class SummarizationConfig(FairseqDataclass):
     )
     allow_unk: bool = field(
         default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
+    )
+    coverage_penalty: float = field(
+        default=0.0, metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"}
+    )
+    coverage_penalty_type: ChoiceEnum(COVERAGE_KINDS) = field(  # type: ignore[valid-type]
+        default="summary",
+        metadata={"help": "summary: a price for reading a word twice; wu: for leaving words unread"},
+    )
+    stepwise_coverage_penalty: bool = field(
+        default=False, metadata={"help": "let the coverage penalty steer the beam at every step"}
+    )
+    length_penalty_type: ChoiceEnum(LENGTH_KINDS) = field(  # type: ignore[valid-type]
+        default="avg",
+        metadata={"help": "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)"},
+    )
+    length_penalty_beta: float = field(default=5.0, metadata={"help": "beta of --length-penalty-type wu"})
+    ngram_ignore_tokens: str = field(
+        default="",
+        metadata={"help": "tokens, separated by spaces, that may repeat in spite of --no-repeat-ngram-size"},
+    )
+    exact_length: int = field(
+        default=0,
+        metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
+    )
+    early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
+        default=None,
+        metadata={
+            "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
+            "unfinished one can still be better (default: admissible with a coverage or wu length penalty)"
+        },
+    )
+    infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
+        default=None,
+        metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
     )
     train_subset: str = II("dataset.train_subset")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
@@ -242,25 +278,6 @@ class SummarizationTask(FairseqTask):
             )
         logger.warning(f"{found}, which cannot be copied: they are not in the dictionary's copy tail")
 
-    def build_generator(
-        self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
-    ) -> Any:
-        """A :class:`SummaryGenerator`, unless another class is asked for.
-
-        Raises:
-            ValueError: options exclude one another.
-        """
-        options = dict(extra_gen_cls_kwargs or {})
-        if seq_gen_cls is None and not getattr(args, "score_reference", False):
-            replace, alignment = getattr(args, "replace_unk", None) is not None, getattr(args, "print_alignment", None)
-            if replace and alignment:
-                raise ValueError("--replace-unk and --print-alignment exclude one another: choose one")
-            seq_gen_cls = SummaryGenerator
-            options.update(
-                allow_unk=self.cfg.allow_unk, replace_unk=replace, print_alignment=str(alignment) if alignment else None
-            )
-        return super().build_generator(models, args, seq_gen_cls, options, **kwargs)
-
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
@@ -275,6 +292,51 @@ class SummarizationTask(FairseqTask):
             left_pad_source=self.cfg.left_pad_source,
             constraints=constraints,
         )
+
+    def build_generator(
+        self,
+        models: List[Any],
+        args: Any,
+        seq_gen_cls: Optional[Any] = None,
+        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Optional[Callable[[int, Tensor], List[int]]] = None,
+    ) -> Any:
+        """As fairseq's, but a :class:`SummaryGenerator` with the task's options unless another class is asked for.
+
+        Args:
+            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer.
+        """
+        options = dict(extra_gen_cls_kwargs or {})
+        if seq_gen_cls is None:
+            seq_gen_cls = SummaryGenerator
+            options = {**self._search_options(args), **options}
+        return super().build_generator(
+            models,
+            args,
+            seq_gen_cls=seq_gen_cls,
+            extra_gen_cls_kwargs=options,
+            prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
+        )
+
+    def _search_options(self, args: Any) -> Dict[str, Any]:
+        """SummaryGenerator's arguments beyond fairseq's."""
+        cfg = self.cfg
+        return {
+            "coverage_penalty": cfg.coverage_penalty,
+            "coverage_penalty_type": str(cfg.coverage_penalty_type),
+            "stepwise_coverage_penalty": cfg.stepwise_coverage_penalty,
+            "length_penalty_type": str(cfg.length_penalty_type),
+            "length_penalty_beta": cfg.length_penalty_beta,
+            "ngram_ignore_tokens": cfg.ngram_ignore_tokens.split(),
+            "exact_length": cfg.exact_length,
+            "early_stopping": None if cfg.early_stopping is None else str(cfg.early_stopping),
+            "nbest": getattr(args, "nbest", 1),
+            "infer_dtype": None if cfg.infer_dtype is None else str(cfg.infer_dtype),
+            "keep_attention": False,  # fairseq's commands look at it only for alignments
+            "print_alignment": getattr(args, "print_alignment", None) or None,
+            "allow_unk": cfg.allow_unk,
+            "replace_unk": getattr(args, "replace_unk", None) is not None,
+        }
 
     def inference_step(
         self,

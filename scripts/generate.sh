@@ -11,7 +11,9 @@
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
 #   --min-len N, --max-len N   shortest and longest summary, in tokens (default: 1 and 100; the paper: 35 and 100)
-#   --lenpen A       length penalty (default: 1)
+#   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
+#   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8
+#                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --cpu            do not use a GPU
 #
@@ -33,6 +35,8 @@ while [ $# -gt 0 ]; do
         --max-len) need_value "$@"; max_len=$2; shift 2 ;;
         --lenpen) need_value "$@"; lenpen=$2; shift 2 ;;
         --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
+        --length-penalty-type | --coverage-penalty | --no-repeat-ngram-size | --infer-dtype)
+            need_value "$@"; more+=("$1" "$2"); shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;

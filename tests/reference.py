@@ -5,7 +5,7 @@ beside the paper.
 """
 
 import math
-from typing import List, Optional, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -72,6 +72,70 @@ def saliency_attention(
         rows.append(total)
         all_weights.append(torch.stack(weights))
     return torch.stack(rows), torch.stack(all_weights)
+
+
+def length_penalty(length: int, alpha: float, beta: float, kind: str) -> float:
+    """Wu et al. 2016, equation 14, and fairseq's."""
+    return float(length) ** alpha if kind == "avg" else ((beta + length) / (beta + 1)) ** alpha
+
+
+def coverage_penalty(coverage: Sequence[float], weight: float, kind: str) -> float:
+    """One hypothesis; coverage of the real source tokens."""
+    total = 0.0
+    for c in coverage:
+        total += max(c, 1.0) - 1.0 if kind == "summary" else -math.log(max(min(c, 1.0), 1.2e-38))
+    return weight * total
+
+
+def repeats(words: Sequence[int], size: int) -> bool:
+    """Whether a text has an n-gram twice."""
+    grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return len(grams) > len(set(grams))
+
+
+def beam_search(
+    predict: Callable[[List[int]], Tuple[List[float], List[float]]],
+    beam: int,
+    longest: int,
+    eos: int,
+    pad: int,
+    shortest: int = 1,
+    alpha: float = 1.0,
+    beta: float = 5.0,
+    length_kind: str = "avg",
+    weight: float = 0.0,
+    coverage_kind: str = "summary",
+    stepwise: bool = False,
+    block: int = 0,
+) -> List[Tuple[List[int], float, float]]:
+    """Beam search over one document that never stops early: (tokens, log P, score), best first.
+
+    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token.
+    """
+    living: List[Tuple[List[int], float, List[float]]] = [([], 0.0, [])]
+    finished = []
+    for step in range(longest + 1):
+        candidates = []
+        for words, log_prob, coverage in living:
+            log_probs, attention = predict(words)
+            coverage = [a + b for a, b in zip(coverage or [0.0] * len(attention), attention)]
+            cost = coverage_penalty(coverage, weight, coverage_kind) if weight else 0.0
+            for token, value in enumerate(log_probs):
+                if token == pad or (token == eos and step < shortest) or (token != eos and step == longest):
+                    continue
+                if block and token != eos and repeats([*words, token], block) and not repeats(words, block):
+                    continue
+                rank = log_prob + value - (cost if stepwise else 0.0)
+                candidates.append((rank, words, token, log_prob + value, coverage, cost))
+        candidates.sort(key=lambda candidate: -candidate[0])
+        living = []
+        for place, (_, words, token, log_prob, coverage, cost) in enumerate(candidates[: 2 * beam]):
+            if token == eos and place < beam:
+                score = log_prob / length_penalty(step + 1, alpha, beta, length_kind) - cost
+                finished.append(([*words, eos], log_prob, score))
+            elif token != eos and len(living) < beam:
+                living.append(([*words, token], log_prob, coverage))
+    return sorted(finished, key=lambda hypothesis: -hypothesis[2])
 
 
 def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:

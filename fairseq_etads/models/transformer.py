@@ -185,6 +185,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 class SummarizationTransformerDecoder(TransformerDecoderBase):
     """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers`` and a pointer head."""
 
+    shares_documents = True
+    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()

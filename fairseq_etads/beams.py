@@ -1,0 +1,127 @@
+"""Incremental decoding in which the beams of a document share what belongs to the document.
+
+fairseq repeats the encoder's output, and with it every projected key and value, for each beam, and copies all caches
+whenever beams change places. Here a document is one row everywhere: its beams are query rows that look at the same
+keys, and nothing is moved when they change places.
+
+- What is computed once per document (projected keys and values, say) is kept in :attr:`BeamState.memory`.
+- The decoder's own past is a row of columns per document, a column for each beam and step. A hypothesis sees the
+  columns of its ancestors and not the others; changing places changes only who sees what. Columns that no living
+  hypothesis descends from are dropped every few steps.
+
+A module that is given a :class:`BeamState` as ``incremental_state`` finds its rows in the order document, beam.
+"""
+
+from typing import Dict, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+ROOM = 8
+"""Steps between two tidyings of the past: each copies what is still seen, so it must not be too often."""
+
+
+def beams_to_queries(x: Tensor, documents: int) -> Tensor:
+    """(B * beam, H, T, D) -> (B, H, beam * T, D): the beams of a document become more queries. A view if beam is 1."""
+    rows, heads, length, width = x.shape
+    beam = rows // documents
+    if beam * documents != rows:
+        raise ValueError(f"{rows} rows of queries for {documents} documents: every document needs as many beams")
+    if beam == 1:
+        return x
+    return x.view(documents, beam, heads, length, width).transpose(1, 2).reshape(documents, heads, beam * length, width)
+
+
+def queries_to_beams(x: Tensor, rows: int) -> Tensor:
+    """(B, H, beam * T, D) -> (B * beam, H, T, D), the inverse of :func:`beams_to_queries`."""
+    documents, heads, queries, width = x.shape
+    beam = rows // documents
+    if beam == 1:
+        return x
+    return x.view(documents, heads, beam, queries // beam, width).transpose(1, 2).reshape(rows, heads, -1, width)
+
+
+class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
+    """fairseq's ``incremental_state``, and what the beams of each document share.
+
+    The dictionary itself works as with fairseq: a module that keeps a state per *row* stores it there and reorders it
+    in its ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` have nothing to reorder.
+
+    Attributes:
+        documents: B. beam: beams of each document now; rows are B * beam.
+        dtype: in which modules should keep keys and values, and multiply by them; None: their own.
+        memory: module -> name -> tensor with a row per document.
+        visible: (B, beam, columns), which columns of the past each hypothesis sees, this step's own included.
+    """
+
+    def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
+        super().__init__()
+        self.dtype = dtype
+        self.documents = documents
+        self.beam = 1
+        self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
+        self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
+        self.hidden = self.visible  # (B, 1, beam, columns): its negation, for masked_fill, with room for the heads
+        self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}
+        self._room = 0
+
+    def begin_step(self) -> None:
+        """Add a column for each beam, which it alone sees. Call it before the decoder."""
+        if self._room == 0:
+            self._tidy()
+        self._room -= 1
+        own = torch.eye(self.beam, dtype=torch.bool, device=self.visible.device).expand(self.documents, -1, -1)
+        self.visible = torch.cat([self.visible, own], dim=2)
+        self.hidden = ~self.visible.unsqueeze(1)
+
+    def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
+        """Keep this step's keys and values (B, H, beam, D); returns those of all columns (B, H, columns, D)."""
+        columns, dtype = self.visible.size(2), self.dtype or key.dtype
+        if module not in self._past:
+            documents, heads, beam, width = key.shape
+            shape = (documents, heads, columns + self._room * beam, width)
+            self._past[module] = (key.new_empty(shape, dtype=dtype), value.new_empty(shape, dtype=dtype))
+        keys, values = self._past[module]
+        keys[:, :, columns - self.beam : columns] = key
+        values[:, :, columns - self.beam : columns] = value
+        return keys[:, :, :columns], values[:, :, :columns]
+
+    def reorder(self, parents: Tensor, documents: Optional[Tensor] = None) -> None:
+        """Let hypotheses take the places of others.
+
+        Args:
+            parents: (B', beam'), which of its document's old beams each new one continues.
+            documents: (B',), which documents stay; None: all.
+        """
+        if documents is not None:
+            for tensors in self.memory.values():
+                for name, tensor in tensors.items():
+                    tensors[name] = tensor.index_select(0, documents)
+            for module, (keys, values) in self._past.items():
+                self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
+            self.visible = self.visible.index_select(0, documents)
+        if parents.size(1) != self.beam:
+            self._room = 0  # the room left was for columns of the old number of beams
+        self.documents, self.beam = parents.shape
+        self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
+
+    def _tidy(self) -> None:
+        """Drop the columns that nobody sees and make room for the next steps."""
+        self._room = ROOM
+        columns = self.visible.size(2)
+        seen = self.visible.any(1)
+        kept = int(seen.sum(1).max()) if columns else 0
+        # documents differ in how many columns are seen; the shorter ones keep some that nobody sees
+        order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
+        self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
+        for module, past in self._past.items():
+            self._past[module] = (self._moved(past[0], order), self._moved(past[1], order))
+
+    def _moved(self, past: Tensor, order: Tensor) -> Tensor:
+        documents, heads, columns, width = past.shape
+        kept = order.size(1)
+        moved = past.new_empty(documents, heads, kept + self._room * self.beam, width)
+        rows = torch.arange(documents * heads, device=past.device).view(documents, heads, 1) * columns
+        picked = past.view(-1, width).index_select(0, (rows + order.unsqueeze(1)).view(-1))
+        moved[:, :, :kept] = picked.view(documents, heads, kept, width)
+        return moved

@@ -1,0 +1,210 @@
+"""Copies of models for inference: other number formats, faster products, the model itself untouched.
+
+A copy has the model's structure and shares its parameters, except where a format needs other numbers. Training the
+model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews a copy whose originals have changed.
+"""
+
+import copy
+import logging
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from . import compat
+
+logger = logging.getLogger(__name__)
+
+INFER_DTYPES = ("fp32", "bf16", "int8")
+_FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class PackedLinear(nn.Linear):
+    """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once and not at every call.
+
+    The weight stays readable, because fairseq's encoder layers read it instead of calling the layer.
+
+    Args:
+        dtype: of the products.
+        out_dtype: of the result; None: that of the input.
+    """
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        dtype: torch.dtype,
+        out_dtype: Optional[torch.dtype] = None,
+    ):
+        nn.Module.__init__(self)
+        self.out_features, self.in_features = weight.shape
+        self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
+        self.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
+        self.dtype, self.out_dtype = dtype, out_dtype
+        self.packed = compat.pack_weight(weight.detach().to(dtype))
+        self.packed_bias = None if bias is None else bias.detach().to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) -> (…, out)."""
+        return compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(self.out_dtype or x.dtype)
+
+
+class Int8Linear(nn.Module):
+    """A linear layer in 8-bit integers: one scale for each row of the weight, and one for each input vector.
+
+    The products are added in 32-bit integers, so the only error is the rounding of weights and inputs to 1/127 of the
+    largest of their row.
+    """
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor]):
+        super().__init__()
+        weight = weight.detach().float()
+        self.weight_scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        self.columns = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8).t()
+        self.bias = None if bias is None else bias.detach().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) -> (…, out) in the dtype of ``x``."""
+        rows = x.reshape(-1, x.size(-1)).float()
+        scale = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
+        total = torch._int_mm((rows / scale).round().to(torch.int8), self.columns)
+        out = (total * self.weight_scale).mul_(scale)
+        if self.bias is not None:
+            out += self.bias
+        return out.view(*x.shape[:-1], -1).to(x.dtype)
+
+
+OUTPUT_BLOCK = 4096
+
+
+class WideLinear(nn.Module):
+    """The output projection, a block of the vocabulary at a time, into memory that is used again at every call.
+
+    A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
+    that can cost more than the product. **The next call overwrites the result of the last.**
+
+    Args:
+        make: makes the layer of one block from its weight and bias.
+    """
+
+    def __init__(self, linear: nn.Linear, make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
+        super().__init__()
+        self.out_features = linear.out_features
+        starts = range(0, linear.out_features, OUTPUT_BLOCK)
+        ends = [min(start + OUTPUT_BLOCK, linear.out_features) for start in starts]
+        self.ranges = list(zip(starts, ends))
+        bias = linear.bias
+        self.blocks = nn.ModuleList(
+            make(linear.weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
+        )
+        self._result = torch.empty(0, linear.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) -> (…, V) in float32."""
+        rows = x.reshape(-1, x.size(-1))
+        if len(self._result) < len(rows):
+            self._result = torch.empty(len(rows), self.out_features)
+        result = self._result[: len(rows)]
+        for (a, b), block in zip(self.ranges, self.blocks):
+            result[:, a:b] = block(rows)
+        return result.view(*x.shape[:-1], self.out_features)
+
+
+def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
+    """The model with modules of its own, in evaluation mode, and the same tensors.
+
+    Args:
+        cast: applied to each floating-point parameter and buffer, once each, so that tied weights stay tied.
+    """
+    shared: Dict[int, Any] = {}
+    for parameter in model.parameters():
+        value: Tensor = parameter
+        if cast is not None and parameter.is_floating_point():
+            value = nn.Parameter(cast(parameter.detach()), requires_grad=False)
+        shared[id(parameter)] = value
+    for buffer in model.buffers():
+        shared[id(buffer)] = cast(buffer) if cast is not None and buffer.is_floating_point() else buffer
+    for module in model.modules():
+        dictionary = getattr(module, "dictionary", None)
+        shared[id(dictionary)] = dictionary  # large, and nothing to copy
+    result = copy.deepcopy(model, shared)
+    result.eval()  # returns nothing for a model that fairseq has prepared for inference
+    return result
+
+
+def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:
+    """Put ``make(name, layer)`` in the place of each linear layer inside."""
+    for name, child in module.named_children():
+        if type(child) is nn.Linear:  # not a subclass, which may compute something else
+            setattr(module, name, make(name, child))
+        else:
+            _replace_linears(child, make)
+
+
+def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
+    """A copy in float32 but for the products, which alone gain from narrower numbers on a CPU."""
+    parameter = next(model.parameters())
+    if infer_dtype is None and parameter.dtype != torch.float32:
+        return structural_copy(model)
+    result: Any = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
+    products = torch.bfloat16 if infer_dtype == "bf16" else torch.float32
+    packed = compat.can_pack_weights(products)
+    if infer_dtype == "bf16" and not packed:
+        logger.warning("--infer-dtype bf16: this processor or torch has no fast bfloat16 products; using float32")
+        products, packed = torch.float32, compat.can_pack_weights(torch.float32)
+
+    def pack(name: str, linear: nn.Linear) -> nn.Module:
+        # what is between the feed-forward layers stays as the first leaves it
+        out = {"fc1": products, "fc2": torch.float32}.get(name)
+        return PackedLinear(linear.weight, linear.bias, products, out)
+
+    output = getattr(result.decoder, "output_projection", None)
+    if infer_dtype == "int8":
+        if type(output) is nn.Linear:
+            result.decoder.output_projection = WideLinear(output, Int8Linear)
+        _replace_linears(result.decoder, lambda _, linear: Int8Linear(linear.weight, linear.bias))
+    elif packed and type(output) is nn.Linear:
+        result.decoder.output_projection = WideLinear(output, lambda w, b: PackedLinear(w, b, products, products))
+    if packed:
+        result.memory_dtype = products
+        _replace_linears(result, pack)
+    return result
+
+
+def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+    parameter = next(model.parameters())
+    if parameter.device.type == "cpu":
+        return _copy_for_cpu(model, infer_dtype)
+    if infer_dtype == "int8":
+        raise ValueError(f"--infer-dtype int8: for CPUs only; choose fp32 or bf16 on {parameter.device}")
+    dtype = parameter.dtype if infer_dtype is None else _FLOATS[infer_dtype]
+    return structural_copy(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
+
+
+class InferenceModel:
+    """A model's copy for inference, made when first wanted and again when the model has been trained on.
+
+    Args:
+        model: one of this project's models; it is only read.
+        infer_dtype: "fp32", "bf16", "int8", or None for the format the model has.
+
+    Raises:
+        ValueError: an unknown format, or one that the model's device does not have.
+    """
+
+    def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
+        if infer_dtype is not None and infer_dtype not in INFER_DTYPES:
+            raise ValueError(f'--infer-dtype "{infer_dtype}": choose {", ".join(INFER_DTYPES)}')
+        self.model = model
+        self.infer_dtype = infer_dtype
+        self._copy: Optional[nn.Module] = None
+        self._made_of: List[Tuple[int, int]] = []
+
+    def current(self) -> nn.Module:
+        """The copy, of the parameters as they are now."""
+        # optimisers and loading change tensors in place, which their version counts, or put others in their place
+        now = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
+        if self._copy is None or now != self._made_of:
+            self._copy = _copied(self.model, self.infer_dtype)
+            self._made_of = now
+        return self._copy

@@ -1,0 +1,162 @@
+"""Scores of finished hypotheses: length and coverage penalties, and how good an unfinished one may still become.
+
+    score(Y) = log P(Y) / lp(Y) - cp(Y)
+
+|Y| counts the words and the end symbol, as fairseq does, so the empty summary has length 1. Coverage sums the decoder's
+attention over the same |Y| steps.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Optional, Tuple, TypeVar
+
+import torch
+from torch import Tensor
+
+LENGTH_KINDS = ("avg", "wu")
+COVERAGE_KINDS = ("summary", "wu")
+
+Number = TypeVar("Number", int, float, Tensor)
+
+
+def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
+    """``value``, if it is one of ``choices``; otherwise a ValueError that names the option and the choices."""
+    if value not in choices:
+        raise ValueError(f'{option} "{value}": choose {" or ".join(choices)}')
+    return value
+
+
+def length_penalty(length: Number, alpha: float, beta: float = 5.0, kind: str = "wu") -> Number:
+    """lp(Y), by which log P(Y) is divided.
+
+    Args:
+        length: |Y| with the end symbol, at least 1; a number, or a tensor of any shape.
+        alpha: strength; 0 is no normalisation.
+        beta: used by "wu" only.
+        kind: "wu" is ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), "avg" is |Y|^alpha (fairseq's).
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    if check_choice("length penalty type", kind, LENGTH_KINDS) == "avg":
+        return length**alpha
+    return ((beta + length) / (beta + 1)) ** alpha
+
+
+def coverage_penalty(
+    coverage: Tensor, weight: float, kind: str = "summary", padding_mask: Optional[Tensor] = None
+) -> Tensor:
+    """cp(Y), which is subtracted from the normalised log-probability; at least 0 for weights of at least 0.
+
+    Args:
+        coverage: c_j (…, S), the sum over the hypothesis's steps of the attention to source token j, before any gate.
+        weight: w.
+        kind: "summary" is w Σ_j (max(c_j, 1) - 1), a price for reading twice; "wu" is -w Σ_j log(min(c_j, 1)), a price
+            for leaving the source unread (Wu et al. 2016, equation 14).
+        padding_mask: (B, S), True at padding, for a coverage of (B, …, S); padding never counts.
+
+    Returns:
+        (…). With "wu" a token never looked at costs 87 w (the logarithm of the smallest float32), not infinity.
+
+    Raises:
+        ValueError: an unknown kind.
+    """
+    if check_choice("coverage penalty type", kind, COVERAGE_KINDS) == "summary":
+        cost = (coverage - 1).clamp(min=0)
+    else:
+        cost = -torch.log(coverage.clamp(min=torch.finfo(torch.float32).tiny, max=1))
+    if padding_mask is not None:
+        batch, length = padding_mask.shape
+        cost = cost.masked_fill(padding_mask.view(batch, *(1,) * (cost.dim() - 2), length), 0.0)
+    return weight * cost.sum(-1)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How hypotheses are scored; the fields are the options of the same names.
+
+    Raises:
+        ValueError: a kind that does not exist or a negative weight.
+    """
+
+    len_penalty: float = 1.0
+    normalize_scores: bool = True
+    length_penalty_type: str = "avg"
+    length_penalty_beta: float = 5.0
+    coverage_penalty: float = 0.0
+    coverage_penalty_type: str = "summary"
+    stepwise_coverage_penalty: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("--length-penalty-type", self.length_penalty_type, LENGTH_KINDS)
+        check_choice("--coverage-penalty-type", self.coverage_penalty_type, COVERAGE_KINDS)
+        if not self.coverage_penalty >= 0:
+            raise ValueError(f"--coverage-penalty {self.coverage_penalty}: choose 0 (off) or more")
+        if not self.length_penalty_beta > -1:
+            raise ValueError(f"--length-penalty-beta {self.length_penalty_beta}: choose more than -1")
+        if self.stepwise_coverage_penalty and not self.coverage_penalty:
+            raise ValueError("--stepwise-coverage-penalty needs a weight: give --coverage-penalty too")
+
+    @property
+    def penalised(self) -> bool:
+        """Whether this is another score than fairseq's."""
+        return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
+
+    def divisor(self, length: int) -> float:
+        """lp for |Y| = ``length``."""
+        if not self.normalize_scores:
+            return 1.0
+        return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
+
+    def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
+        """cp (B, beam) of the coverage (B, beam, S), or None without a coverage penalty."""
+        if coverage is None or not self.coverage_penalty:
+            return None
+        return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
+
+    def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
+        """Scores of hypotheses that end with ``length`` tokens; log P (…) and cp (…) -> (…)."""
+        scores = log_probs / self.divisor(length)
+        return scores if cost is None else scores - cost
+
+    def bound(
+        self,
+        log_probs: Tensor,
+        shortest: int,
+        longest: int,
+        cost: Optional[Tensor],
+        source_lengths: Optional[Tensor],
+        gain: float = 0.0,
+    ) -> Tensor:
+        """What unfinished hypotheses can still score at most, (B, beam).
+
+        Args:
+            log_probs: log P of the words so far (B, beam).
+            shortest, longest: the lengths |Y| they can still end with.
+            cost: cp of the words so far (B, beam).
+            source_lengths: (B,) tokens without padding.
+            gain: how much log P can grow a step: 0, unless a negative --unkpen rewards the unknown word.
+
+        log P only falls, and lp is monotone in the length, so log P / lp is largest at one of the two ends. The
+        "summary" cost only grows, because coverage does. The "wu" cost falls, but the attention spends 1 a step: by
+        Jensen's inequality the logarithms of S numbers with sum n add up to at most S log(n / S).
+        """
+        best = log_probs + gain * (longest - shortest + 1)
+        best = torch.maximum(best / self.divisor(shortest), best / self.divisor(longest))
+        if cost is None:
+            return best
+        if self.coverage_penalty_type == "summary":
+            return best - cost
+        assert source_lengths is not None
+        least = source_lengths * (source_lengths / longest).log() * self.coverage_penalty
+        return best - least.clamp(min=0).unsqueeze(1)
+
+    def describe(self) -> str:
+        """The formula, for the log."""
+        name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
+        text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
+        text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"
+        if self.coverage_penalty:
+            how = "at every step" if self.stepwise_coverage_penalty else "at the end"
+            text += f" - {self.coverage_penalty:g} x {self.coverage_penalty_type} coverage, {how}"
+        return text

@@ -1,0 +1,100 @@
+"""The decoding options through fairseq's own commands."""
+
+import re
+
+import pytest
+import reference
+from helpers import run_command
+from test_commands import generate
+from toy import PLUGIN, WORDS, summaries
+
+PAPER = [
+    *("--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9"),
+    *("--no-repeat-ngram-size", "3", "--ngram-ignore-tokens", f"{WORDS[0]} {WORDS[1]}"),
+]
+
+
+def hypotheses(output):
+    """Number of a document -> all its hypotheses: scores and words."""
+    found = {}
+    for line in output.splitlines():
+        if line.startswith("H-"):
+            number, score, words = line[2:].split("\t")
+            found.setdefault(int(number), []).append((float(score), words))
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PAPER,
+        ["--stepwise-coverage-penalty", "--coverage-penalty", "0.2", "--coverage-penalty-type", "wu"],
+        ["--infer-dtype", "bf16", "--early-stopping", "admissible", "--coverage-penalty", "0.1"],
+        ["--infer-dtype", "int8", "--print-alignment", "hard"],
+    ],
+    ids=["paper", "stepwise", "bf16", "int8"],
+)
+def test_a_learnt_task_stays_solved(options, trained, corpus):
+    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
+    expected = (corpus / "text" / "test.target").read_text().splitlines()
+    assert sorted(found) == list(range(len(expected)))
+    assert sum(found[n] == target for n, target in enumerate(expected)) >= 0.85 * len(expected)
+
+
+def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
+    """A plugin beside ours puts fairseq's generator back; everything printed must agree."""
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "__init__.py").write_text(
+        "from fairseq.sequence_generator import SequenceGenerator\n"
+        "from fairseq_etads.task import SummarizationTask\n"
+        "build = SummarizationTask.build_generator\n"
+        "def plain(self, models, args, seq_gen_cls=None, **kwargs):\n"
+        "    return build(self, models, args, seq_gen_cls=SequenceGenerator, **kwargs)\n"
+        "SummarizationTask.build_generator = plain\n"
+    )
+    common = ["--nbest", "3", "--batch-size", "7", "--prefix-size", "1"]
+    checkpoint = trained / "checkpoint_best.pt"
+    ours = hypotheses(generate(corpus / "bin", checkpoint, *common).stdout)
+    theirs = hypotheses(generate(corpus / "bin", checkpoint, *common, "--user-dir", str(tmp_path / "plain")).stdout)
+    assert sorted(ours) == sorted(theirs)
+    for number, rows in ours.items():
+        assert [words for _, words in rows] == [words for _, words in theirs[number]]
+        assert [score for score, _ in rows] == pytest.approx([score for score, _ in theirs[number]], abs=1e-3)
+
+
+def test_interactive_blocks_and_counts(trained, corpus):
+    line = " ".join(WORDS[3:8])
+    options = ["--exact-length", "5", "--no-repeat-ngram-size", "1", "--ngram-ignore-tokens", WORDS[0]]
+    output = generate(
+        corpus / "bin", trained / "checkpoint_best.pt", *options, command="fairseq-interactive", input=f"{line}\n"
+    ).stdout
+    words = summaries(output)[0].split()
+    assert len(words) == 5 and words[:2] == WORDS[3:5]
+    assert not reference.repeats([word for word in words if word != WORDS[0]], 1)
+
+
+def test_scoring_the_references_still_works(trained, corpus):
+    output = generate(corpus / "bin", trained / "checkpoint_best.pt", "--score-reference").stdout
+    expected = (corpus / "text" / "test.target").read_text().splitlines()
+    found = summaries(output)
+    assert all(found[number] == target for number, target in enumerate(expected))
+
+
+def test_validate_with_search_options(trained, corpus):
+    output = run_command(
+        ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
+        + ["--max-tokens", "400", "--coverage-penalty", "1"],
+        cwd=trained,
+    ).stdout
+    assert "loss" in output
+
+
+def test_bad_options_are_refused_in_words(trained, corpus):
+    result = generate(
+        corpus / "bin", trained / "checkpoint_best.pt", "--no-repeat-ngram-size", "2",
+        "--ngram-ignore-tokens", "nowhere", check=False,
+    )  # fmt: skip
+    assert result.returncode != 0
+    assert re.search(r'--ngram-ignore-tokens "nowhere": the dictionary has no such token', result.stdout)
+    result = generate(corpus / "bin", trained / "checkpoint_best.pt", "--infer-dtype", "fp8", check=False)
+    assert result.returncode != 0 and "fp8" in result.stdout

@@ -1,0 +1,156 @@
+"""Copying through beam search: extended ids inside, words outside."""
+
+import argparse
+
+import pytest
+import torch
+from helpers import EOS, PAD, make_batch, make_model, make_task
+
+TAIL = 30
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70, 71, 70], [52]]
+
+
+def options(**changes):
+    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    return argparse.Namespace(**{**values, **changes})
+
+
+def copying(task, logit=-1e4, kind="soft"):
+    """A pointer model that only copies, unless told otherwise."""
+    model = make_model("etads", task, pointer=kind)
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(logit)
+    return model
+
+
+def summarise(task, models, documents, prefix=None, **changes):
+    generator = task.build_generator(models, options(**changes))
+    tokens = make_batch(documents)
+    sample = {
+        "id": torch.arange(len(tokens)),
+        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+    }
+    return task.inference_step(generator, models, sample, prefix_tokens=prefix)
+
+
+def words(hypotheses):
+    return [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
+
+
+@pytest.mark.parametrize("kind", ["soft", "switch"])
+def test_copied_words_come_out_under_their_own_ids(kind):
+    task = make_task(tail=TAIL)
+    found = words(summarise(task, [copying(task, kind=kind)], DOCUMENTS, max_len_b=4))
+    for document, summary in zip(DOCUMENTS, found):
+        assert summary[-1] == EOS and summary[:-1]
+        assert set(summary[:-1]) <= set(document) - {3}, "a word that the document does not have, or an unknown one"
+    assert task.target_dictionary.string(torch.tensor(found[4])).split()[0] == "rare8"
+
+
+def test_documents_that_finish_early_leave_the_others_their_words():
+    """The one that is done first has the most words of its own, so that the batch then needs fewer slots."""
+    documents = [[9, 9, 9, 50, 51, 52, 53, 54, 55, 56], *DOCUMENTS]
+    task = make_task(tail=TAIL)
+    model = copying(task, logit=0.0)
+    with torch.no_grad():  # fond of ending a summary after 9
+        model.decoder.embed_tokens.weight[EOS] = model.decoder.embed_tokens.weight[9] * 2
+    together = words(summarise(task, [model], documents, max_len_b=12))
+    alone = [words(summarise(task, [model], [document], max_len_b=12))[0] for document in documents]
+    assert together == alone
+    assert len(alone[0]) < max(map(len, alone)), "it was not done first: nothing was shown"
+
+
+@pytest.mark.parametrize("allow,seen", [(False, False), (True, True)])
+def test_the_unknown_word_appears_only_if_allowed(allow, seen):
+    task = make_task(tail=TAIL, allow_unk=allow)
+    model = copying(task, logit=3.0)
+    with torch.no_grad():
+        unknown = model.decoder.embed_tokens.weight[3]
+        model.decoder.embed_tokens.weight[3] = 4 * (unknown + 1)  # the model is fond of it
+    found = [word for summary in words(summarise(task, [model], DOCUMENTS)) for word in summary]
+    assert (3 in found) == seen
+
+
+def test_a_plain_model_on_a_dictionary_with_a_tail_gives_known_words():
+    task, short = make_task(tail=TAIL), make_task()
+    found = words(summarise(task, [make_model("etads", task)], DOCUMENTS))
+    hidden = [[3 if word >= 44 else word for word in document] for document in DOCUMENTS]
+    assert found == words(summarise(short, [make_model("etads", short)], hidden))
+    assert max(max(summary) for summary in found) < 44
+
+
+def test_prefixes_may_hold_copied_words():
+    task = make_task(tail=TAIL)
+    found = words(summarise(task, [copying(task)], [[5, 50, 6], [70, 71]], prefix=torch.tensor([[50], [71]])))
+    assert found[0][0] == 50 and found[1][0] == 71
+
+
+def test_an_ensemble_of_the_same_model_is_the_model():
+    task = make_task(tail=TAIL)
+    model = copying(task, logit=0.0)
+    assert words(summarise(task, [model], DOCUMENTS)) == words(summarise(task, [model, model], DOCUMENTS))
+
+
+def test_positions_of_copied_words():
+    task = make_task(tail=TAIL)
+    models = [copying(task)]
+    generator = task.build_generator(models, options(), extra_gen_cls_kwargs={"copied_positions": True})
+    tokens = make_batch([[5, 50, 6], [70, 71]])
+    sample = {"id": torch.arange(2), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    for row, hypotheses in enumerate(task.inference_step(generator, models, sample)):
+        for hypothesis in hypotheses:
+            assert hypothesis["copied_from"].shape == hypothesis["tokens"].shape
+            for word, position in zip(hypothesis["tokens"].tolist(), hypothesis["copied_from"].tolist()):
+                assert (position == -1) if word == EOS else tokens[row, position] == word
+
+
+def test_unknown_words_are_replaced_by_what_is_attended_most():
+    task = make_task(tail=TAIL)
+    model = make_model("etads", task)
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[3] = model.decoder.embed_tokens.weight[3] * 4 + 1
+    plain = summarise(task, [model], DOCUMENTS)
+    replaced = summarise(task, [model], DOCUMENTS, replace_unk="")
+    some = 0
+    for document, before, after in zip(DOCUMENTS, plain, replaced):
+        attention = before[0]["attention"]  # (S, T)
+        for step, (old, new) in enumerate(zip(before[0]["tokens"].tolist(), after[0]["tokens"].tolist())):
+            if old != 3:
+                assert new == old
+                continue
+            some += 1
+            known = [place for place, word in enumerate(document) if word != 3]
+            assert new == document[max(known, key=lambda place: attention[place, step].item())]
+    assert some, "no unknown word was produced: nothing was shown"
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_alignments_are_made_from_the_attention(kind):
+    task = make_task(tail=TAIL)
+    found = summarise(task, [copying(task)], DOCUMENTS, print_alignment=kind)
+    assert all(len(hypotheses[0]["alignment"]) for hypotheses in found)
+
+
+def test_replacing_and_aligning_exclude_one_another():
+    task = make_task(tail=TAIL)
+    with pytest.raises(ValueError, match="--replace-unk and --print-alignment"):
+        task.build_generator([copying(task)], options(replace_unk="", print_alignment="hard"))
+
+
+def test_references_are_scored_as_the_criterion_does():
+    task = make_task(tail=TAIL)
+    model = copying(task, logit=0.0)
+    scorer = task.build_generator([model], options(score_reference=True))
+    target = make_batch([[50, 5], [9, 47]])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    tokens = make_batch(DOCUMENTS[:2])
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
+    scored = task.inference_step(scorer, [model], {"id": torch.arange(2), "net_input": net_input, "target": target})
+    net_output = model(**net_input)
+    encoded = net_output[1]["pointer"].vocab.encode(target)
+    expected = model.get_normalized_probs(net_output, log_probs=True).gather(2, encoded[:, :, None])[:, :, 0]
+    for row in range(2):
+        torch.testing.assert_close(scored[row][0]["positional_scores"], expected[row])
+        assert torch.equal(scored[row][0]["tokens"], target[row]), "words, not slots"
