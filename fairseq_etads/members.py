@@ -54,7 +54,7 @@ class Member:
         logits = out[0][:, -1:]
         if temperature != 1.0:
             logits = logits / temperature
-        if self.plain and logits.dtype == torch.float32:
+        if self.plain and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:

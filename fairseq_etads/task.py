@@ -310,13 +310,16 @@ class SummarizationTask(FairseqTask):
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
             options = {**self._search_options(args), **options}
-        return super().build_generator(
+        generator = super().build_generator(
             models,
             args,
             seq_gen_cls=seq_gen_cls,
             extra_gen_cls_kwargs=options,
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
+        if isinstance(generator, SummaryGenerator):
+            logger.info(f"score: {generator.scoring.describe()}; early stopping: {generator.early_stopping}")
+        return generator
 
     def _search_options(self, args: Any) -> Dict[str, Any]:
         """SummaryGenerator's arguments beyond fairseq's."""
