@@ -119,8 +119,8 @@ class BeamSearch:
         if not numbers and ids is not None:
             self.ids = ids
         self.ensemble = Ensemble(models, net_input, self.documents, options.beam_size, options.temperature)
-        copying = next((model.decoder for model in models if pointer_of(model) is not None), None)  # type: ignore
-        self.vocab: Optional[BatchVocab] = None if copying is None else copying.batch_vocab(net_input["src_tokens"])
+        copying: List[Any] = [model for model in models if pointer_of(model) is not None]
+        self.vocab: Optional[BatchVocab] = copying[0].decoder.batch_vocab(net_input["src_tokens"]) if copying else None
         self.prefix = self.encode_words(prefix_tokens)
 
     def encode_words(self, prefix_tokens: Optional[Tensor]) -> Optional[Tensor]:

@@ -53,8 +53,8 @@ class SummaryGenerator:
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
         allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
         replace_unk: put the source word with the most attention in the place of an unknown word.
-        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from, or
-            -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
+        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
+            or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
 
     Raises:
         ValueError: an option has an impossible value or does not go with another.

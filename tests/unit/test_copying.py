@@ -110,7 +110,10 @@ def test_unknown_words_are_replaced_by_what_is_attended_most():
     model = make_model("etads", task)
     with torch.no_grad():
         model.decoder.embed_tokens.weight[3] = model.decoder.embed_tokens.weight[3] * 4 + 1
-    plain = summarise(task, [model], DOCUMENTS)
+    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"keep_attention": True})
+    tokens = make_batch(DOCUMENTS)
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    plain = task.inference_step(generator, [model], {"net_input": net_input})
     replaced = summarise(task, [model], DOCUMENTS, replace_unk="")
     some = 0
     for document, before, after in zip(DOCUMENTS, plain, replaced):
