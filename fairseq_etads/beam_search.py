@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import search as fairseq_search
+from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor, nn
 
 from .batch_vocab import BatchVocab
@@ -121,13 +122,21 @@ class BeamSearch:
         self.ensemble = Ensemble(models, net_input, self.documents, options.beam_size, options.temperature)
         copying: List[Any] = [model for model in models if pointer_of(model) is not None]
         self.vocab: Optional[BatchVocab] = copying[0].decoder.batch_vocab(net_input["src_tokens"]) if copying else None
-        self.prefix = self.encode_words(prefix_tokens)
+        self.output_ids = next((m.get_output_ids for m in [*copying, *models] if hasattr(m, "get_output_ids")), None)
+        self.prefix = prefix_tokens
+        if prefix_tokens is not None and self.output_ids is not None:
+            self.prefix = self.encode_words(prefix_tokens, net_input["src_tokens"])
+        if constraints is not None and self.output_ids is not None:
+            rows = [
+                [self.encode_words(words[None], document[None])[0] for words in unpack_constraints(row)]
+                for row, document in zip(constraints, net_input["src_tokens"])
+            ]
+            self.constraints = pack_constraints(rows).to(constraints)
 
-    def encode_words(self, prefix_tokens: Optional[Tensor]) -> Optional[Tensor]:
-        """Ids of the dictionary to those of the models' distributions, which differ if there is a pointer."""
-        if prefix_tokens is None or self.vocab is None:
-            return prefix_tokens
-        return self.vocab.encode(prefix_tokens)
+    def encode_words(self, words: Tensor, documents: Tensor) -> Tensor:
+        """Ids (n, T) of the dictionary to those of the models' distributions; documents (n, S)."""
+        encoded: Tensor = self.output_ids(documents, words)  # type: ignore[misc]
+        return encoded
 
     def decode_words(self, results: List[List[Dict[str, Tensor]]]) -> List[List[Dict[str, Tensor]]]:
         """Ids of the models' distributions to those of the dictionary, in the hypotheses' "tokens"."""
@@ -226,6 +235,7 @@ class BeamSearch:
         if o.lm_model is not None:
             self._add_language_model(step, lprobs)
         lprobs[..., o.pad] = -math.inf
+        unknown = lprobs[..., o.unk].clone()
         if o.unk_penalty:
             lprobs[..., o.unk] -= o.unk_penalty
         if step >= self.max_len:
@@ -235,7 +245,7 @@ class BeamSearch:
             lprobs[..., o.eos] = 0.0 if o.exact_length else end
         exempt: Optional[Tensor] = None
         if self.prefix is not None and step < min(self.prefix.size(1), self.max_len):
-            exempt = self._force_prefix(step, lprobs)
+            exempt = self._force_prefix(step, lprobs, unknown)
         else:
             if step < self.min_len:
                 lprobs[..., o.eos] = -math.inf
@@ -260,13 +270,18 @@ class BeamSearch:
         known = min(width, words.size(-1))
         lprobs[..., :known] += words[..., :known] * self.options.lm_weight
 
-    def _force_prefix(self, step: int, lprobs: Tensor) -> Tensor:
-        """Leave only the prefix's word; returns which documents (B,) had one."""
+    def _force_prefix(self, step: int, lprobs: Tensor, unknown: Tensor) -> Tensor:
+        """Leave only the prefix's word; returns which documents (B,) had one.
+
+        An unknown word keeps its log-probability ``unknown`` (B, beam) where the search itself may never choose it.
+        """
         assert self.prefix is not None
         word = self.prefix[:, step]
         forced = word.ne(self.options.pad)
         index = word[:, None, None].expand(-1, lprobs.size(1), -1)
         only = torch.full_like(lprobs, -math.inf).scatter_(2, index, lprobs.gather(2, index))
+        if self.options.unk_penalty == math.inf:
+            only[..., self.options.unk] = unknown.masked_fill(word.ne(self.options.unk)[:, None], -math.inf)
         lprobs[forced] = only[forced]
         ended = word.eq(self.options.eos)
         if ended.any():

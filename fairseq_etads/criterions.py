@@ -15,6 +15,8 @@ from torch import Tensor
 
 from .pointer import PointerOutput
 
+LARGEST_LOSS = 1e20
+
 
 class NonFiniteLossError(RuntimeError):
     """The loss of a sample is not a number or infinite."""
@@ -117,8 +119,7 @@ class SummarizationNLL(FairseqCriterion):
         target = model.get_targets(sample, net_output)
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, smooth, logs = self._likelihood(logits, pointer, target)
-        loss = (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
+        nll, loss, logs = self._likelihood(logits, pointer, target)
 
         coverage = nll.new_zeros(())
         weight = self.coverage_weight_now()
@@ -146,33 +147,36 @@ class SummarizationNLL(FairseqCriterion):
     def _likelihood(
         self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
-        """Negative log-likelihood (N, T), its smooth counterpart (N, T), and figures to log, each (N, T)."""
+        """Negative log-likelihood (N, T), what to minimise (N, T), and figures to log, each (N, T)."""
         log_vocab = F.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
         total, count = log_vocab.new_zeros(target.shape), log_vocab.shape[2] - len(self.specials)
         if self.label_smoothing:
             total = log_vocab.sum(dim=2) - log_vocab[:, :, self.specials].sum(dim=2)
         if pointer is None:
             nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
-            return nll, -total / count, {}
+            return nll, self._smoothed(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
             word, decision, point = pointer.supervised_log_probs(log_vocab, target)
             smooth = torch.where(point, -word, -total / count)  # there is nothing to smooth over when pointing
-            decision = self.switch_weight * decision
-            return -(word + decision), smooth - decision, {"p_gen": p_gen, "copied": point.float()}
+            loss = self._smoothed(-word, smooth) - self.switch_weight * decision
+            return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.target_log_probs(log_vocab, target)
         smooth = log_prob
         if self.label_smoothing:
             total, count_of_row = pointer.sum_of_log_probs(log_vocab, total, count)
             smooth = total / count_of_row
-        return -log_prob, -smooth, {"p_gen": p_gen, "copied": copied}
+        return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
+
+    def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
+        return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
 
     @staticmethod
     def _check(loss: Tensor, sample: Dict[str, Any]) -> None:
-        """Refuse to go on with a loss (N, T) that is not finite."""
-        if torch.isfinite(loss.detach().sum()):
+        """Refuse to go on with a loss (N, T) that is not finite, or that no word can have which can be produced."""
+        if loss.detach().sum().abs() < LARGEST_LOSS:  # not so if it is not a number
             return
-        rows = (~torch.isfinite(loss.detach())).any(dim=1).nonzero().flatten().tolist()
+        rows = (~(loss.detach().abs() < LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
         ids = sample["id"].tolist() if "id" in sample else rows
         which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
         which = which or "their sum overflows"

@@ -24,20 +24,24 @@ def known_words(dictionary: Dictionary) -> int:
         return int(known)
     first = end = dictionary.nspecial
     for symbol, count in zip(dictionary.symbols[first:], dictionary.count[first:]):
-        if count == 0 and not _PADDING_WORD.fullmatch(symbol):
+        if count == 0 and not is_padding_word(symbol):
             break
         end += 1
-    return end if end > first else len(dictionary)
+    return end if any(dictionary.count[first:end]) else len(dictionary)
+
+
+def is_padding_word(word: str) -> bool:
+    """Whether a word looks like those with which fairseq pads a dictionary."""
+    return _PADDING_WORD.fullmatch(word) is not None
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """The first V entries as a dictionary: what the layers of the model are given, so that ``len()`` is V."""
+    """The first V entries as a dictionary of their own: what the model is given, so that ``len()`` is V for ever."""
     size = known_words(dictionary)
-    if size == len(dictionary):
-        return dictionary
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
     head.indices = {symbol: number for number, symbol in enumerate(head.symbols)}
+    head.known_words, head.grows = size, False
     return head
 
 
@@ -53,8 +57,20 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
+        """As fairseq's.
+
+        Raises:
+            ValueError: a word with a count stands behind one without, so that it would not be learnt.
+        """
         dictionary: SummarizationDictionary = super().load(f, add_special_symbols)
-        dictionary.known_words = known_words(dictionary)
+        known = known_words(dictionary)
+        late = next((number for number in range(known, len(dictionary)) if dictionary.count[number]), None)
+        if late is not None:
+            raise ValueError(
+                f'dictionary: "{dictionary[late]}", which has a count, stands behind "{dictionary[known]}" '
+                "(count 0). Words with count 0 are only copied and must come last: sort the file by count"
+            )
+        dictionary.known_words = known
         return dictionary
 
     @property

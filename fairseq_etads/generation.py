@@ -52,7 +52,9 @@ class SummaryGenerator:
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
         allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
-        replace_unk: put the source word with the most attention in the place of an unknown word.
+        replace_unk: put the source word with the most attention in the place of an unknown word, and say in "alignment"
+            which word of the source that is for each token.
+        source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
         copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
             or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
 
@@ -96,6 +98,7 @@ class SummaryGenerator:
         print_alignment: Optional[str] = None,
         allow_unk: bool = False,
         replace_unk: bool = False,
+        source_dictionary: Optional[Any] = None,
         copied_positions: bool = False,
     ):
         self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
@@ -111,7 +114,8 @@ class SummaryGenerator:
         self.temperature = temperature
         self.copies = any(pointer_of(model) is not None for model in self.models)
         self.unk_penalty = math.inf if self.copies and not allow_unk else unk_penalty
-        self.replace_unk, self.copied_positions = replace_unk, copied_positions
+        self.replace_unk, self.source_dictionary = replace_unk, source_dictionary
+        self.copied_positions = copied_positions
         self.match_source_len = match_source_len
         self.scoring = Scoring(
             len_penalty=len_penalty,
@@ -213,14 +217,26 @@ class SummaryGenerator:
         return results
 
     def _replace_unknown(self, src_tokens: Tensor, results: List[List[Dict[str, Tensor]]]) -> None:
-        """Unknown words become the source's most attended known ones; "alignment" says which for every token."""
+        """Unknown words become the source's most attended known ones."""
         for source, row in zip(src_tokens, results):
-            words = (source != self.pad) & (source != self.eos) & (source != self.unk)
+            special = (source == self.pad) | (source == self.eos)
+            padding = int((source == self.pad).cumprod(0).sum())  # on the left
+            unlike = special | (source == self.unk)
             for hypothesis in row:
-                place = hypothesis["attention"].masked_fill(~words[:, None], -1).argmax(dim=0)
-                unknown = (hypothesis["tokens"] == self.unk) & words.any()
-                hypothesis["tokens"] = torch.where(unknown, source[place], hypothesis["tokens"])
-                hypothesis["alignment"] = place
+                attention = hypothesis["attention"].masked_fill(special[:, None], -1)  # (S, T)
+                place = attention.masked_fill(unlike[:, None], -0.5).argmax(dim=0)
+                unknown = (hypothesis["tokens"] == self.unk) & ~unlike[place]
+                if self.source_dictionary is not None:
+                    words = self._in_target(source[place[unknown]])
+                    hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(unknown, words)
+                hypothesis["alignment"] = (place - padding).clamp(min=0)
+
+    def _in_target(self, words: Tensor) -> Tensor:
+        """Ids (n,) of the source's dictionary -> of the target's, which grows by words that it lacks."""
+        if self.source_dictionary is self.tgt_dict:
+            return words
+        spelt = [self.source_dictionary[word] for word in words.tolist()]  # type: ignore[index]
+        return words.new_tensor([self.tgt_dict.add_symbol(word, n=0) for word in spelt])
 
     def _find_copied(
         self, models: Sequence[Any], net_input: Dict[str, Tensor], results: List[List[Dict[str, Tensor]]]

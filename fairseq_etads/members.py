@@ -52,13 +52,16 @@ class Member:
         if isinstance(attention, (list, tuple)):
             attention = attention[0] if attention else None
         logits = out[0][:, -1:]
-        if temperature != 1.0:
+        copies = pointer_of(self.model) is not None
+        if temperature != 1.0 and not copies:
             logits = logits / temperature
         if self.plain and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
             lprobs = self.model.get_normalized_probs((logits, *out[1:]), log_probs=True, sample=None)[:, -1].float()
+            if temperature != 1.0 and copies:  # of copying, too
+                lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
         return lprobs, None if attention is None else attention[:, -1].float()
 
 

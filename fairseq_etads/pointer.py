@@ -57,18 +57,19 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
-    def _mixed(self, log_gen: Tensor) -> Tuple[Tensor, Tensor]:
+    def _mixed(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
         """For each distinct word of the documents: log P without and with copying, (N, T, U).
 
         Args:
-            log_gen: (N, T, V + K) or (N, T, V), log p_gen P_vocab; words beyond its width cannot be generated.
+            log_vocab: (N, T, V) log P_vocab, or (N, T, more), whose first V columns count.
         """
-        words = self._table(self.vocab.words)
-        width = log_gen.shape[2]
-        generated = log_gen.gather(2, words.clamp(max=width - 1)).masked_fill(words >= width, _IMPOSSIBLE)
+        words, known = self._table(self.vocab.words), self.vocab.known
+        log_gen, log_point = self._log_gates()
+        generated = log_vocab.gather(2, words.clamp(max=known - 1)) + log_gen[:, :, None]
+        generated = generated.masked_fill(words >= known, _IMPOSSIBLE)
         mass = torch.zeros_like(generated).scatter_add(2, self._table(self.vocab.column), self.log_copy.exp())
         smallest = torch.finfo(mass.dtype).tiny  # its logarithm is finite, and so is the gradient
-        copied = mass.clamp(min=smallest).log() + self._log_gates()[1][:, :, None]
+        copied = mass.clamp(min=smallest).log() + log_point[:, :, None]
         return generated, torch.logaddexp(generated, copied)
 
     def log_probs(self, logits: Tensor) -> Tensor:
@@ -80,11 +81,13 @@ class PointerOutput:
         Returns:
             (N, T, V + K), float32; minus infinity for slots that the document does not have.
         """
-        log_gen = F.log_softmax(_floats(logits), dim=-1) + self._log_gates()[0][:, :, None]
-        log_gen = F.pad(log_gen, (0, self.vocab.size - logits.shape[2]), value=float("-inf"))
+        log_vocab = F.log_softmax(_floats(logits), dim=-1)
         words = self._table(self.vocab.words)
-        mixed = torch.where(self._table(self.vocab.is_word), self._mixed(log_gen)[1], log_gen.gather(2, words))
-        return log_gen.scatter(2, words, mixed)
+        mixed = self._mixed(log_vocab)[1]
+        scores = log_vocab + self._log_gates()[0][:, :, None]
+        scores = F.pad(scores, (0, self.vocab.size - logits.shape[2]), value=float("-inf"))
+        mixed = torch.where(self._table(self.vocab.is_word), mixed, scores.gather(2, words))
+        return scores.scatter(2, words, mixed)
 
     def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
@@ -130,7 +133,7 @@ class PointerOutput:
         """
         log_gen = self._log_gates()[0]
         # mixing changes only the words of the document: correct the plain sum for those
-        generated, mixed = self._mixed(log_vocab + log_gen[:, :, None])
+        generated, mixed = self._mixed(log_vocab)
         known = self._table(self.vocab.words) < log_vocab.shape[2]
         change = mixed - torch.where(known, generated, torch.zeros_like(generated))
         change = change.masked_fill(~self._table(self.vocab.is_word), 0).sum(dim=2)
@@ -176,6 +179,9 @@ class Pointer(nn.Module):
             takes the likelier one (Nallapati et al. 2016, section 2.3).
     """
 
+    decides = True
+    """Whether a switch takes the likelier of generating and copying in evaluation; if not, it mixes them."""
+
     def __init__(self, state_dim: int, memory_dim: int, kind: str):
         super().__init__()
         if kind not in KINDS[1:]:
@@ -202,5 +208,5 @@ class Pointer(nn.Module):
         log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
         gate = self.gate(states)[:, :, 0]
-        hard = self.kind == "switch" and not self.training
+        hard = self.kind == "switch" and self.decides and not self.training
         return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)

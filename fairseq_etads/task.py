@@ -1,11 +1,12 @@
 """The task ``summarization``: dictionaries, truncated data, and what checkpoints remember of both."""
 
+import contextlib
 import filecmp
 import hashlib
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN_CHECKED = 2000
 """Documents of a split that are looked through for unknown words."""
+
+UNKNOWN_ALLOWED = 0.002
+"""Share of unknown words that training data for a pointer may have: subwords leave a few, whole words many more."""
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
@@ -121,6 +125,19 @@ def fingerprint(dictionary: Dictionary) -> str:
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
+@contextlib.contextmanager
+def _mixing(models: List[Any]) -> Iterator[None]:
+    """Switching pointers mix inside: what they would not have decided for has a likelihood all the same."""
+    pointers = [model.decoder.pointer for model in models if getattr(model.decoder, "pointer", None) is not None]
+    for pointer in pointers:
+        pointer.decides = False
+    try:
+        yield
+    finally:
+        for pointer in pointers:
+            del pointer.decides
+
+
 @register_task("summarization", dataclass=SummarizationConfig)
 class SummarizationTask(FairseqTask):
     """Summarise documents.
@@ -170,9 +187,8 @@ class SummarizationTask(FairseqTask):
                 name = os.path.basename(path)
                 raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        if filecmp.cmp(paths[0], paths[1], shallow=False):
-            src_dict.grows = True  # a word that is in no file can be copied, too
-        else:
+        src_dict.grows = True  # a word that is in no file can be copied, too
+        if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
@@ -192,8 +208,16 @@ class SummarizationTask(FairseqTask):
         return model
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion; refuse one that smooths over words which the model cannot produce."""
+        """Build the criterion.
+
+        Raises:
+            ValueError: it would smooth over words which the model cannot produce, or not teach the switch.
+        """
         name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
+        if self._pointer == "switch" and str(name) != "summarization_nll":
+            raise ValueError(
+                f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+            )
         if self._pointer != "none" and str(name).startswith("label_smoothed"):
             raise ValueError(
                 f"--criterion {name} would ask --pointer {self._pointer} for words that other documents have: "
@@ -260,7 +284,7 @@ class SummarizationTask(FairseqTask):
         """Say how much of a split's documents a pointer cannot copy, as it was unknown when the data was made.
 
         Raises:
-            ValueError: the dictionary has no copy tail at all, so that no rare word can be copied.
+            ValueError: a good part of the training words, because the dictionary has no copy tail at all.
         """
         if self._pointer == "none":
             return
@@ -270,7 +294,8 @@ class SummarizationTask(FairseqTask):
         if not unknown:
             return
         found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {self.src_dict.unk_word}"
-        if known_words(self.src_dict) == len(self.src_dict):
+        training = split == self.cfg.train_subset and unknown > UNKNOWN_ALLOWED * words
+        if training and known_words(self.src_dict) == len(self.src_dict):
             raise ValueError(
                 f"--pointer {self._pointer}: the dictionary in DATA has no copy tail (words of count 0), and {found}; "
                 "they cannot be copied. Make the data with etads-prepare, or the dictionary with etads-dictionary and "
@@ -323,7 +348,7 @@ class SummarizationTask(FairseqTask):
 
     def _search_options(self, args: Any) -> Dict[str, Any]:
         """SummaryGenerator's arguments beyond fairseq's."""
-        cfg = self.cfg
+        cfg, replace = self.cfg, getattr(args, "replace_unk", None) is not None
         return {
             "coverage_penalty": cfg.coverage_penalty,
             "coverage_penalty_type": str(cfg.coverage_penalty_type),
@@ -338,7 +363,9 @@ class SummarizationTask(FairseqTask):
             "keep_attention": False,  # fairseq's commands look at it only for alignments
             "print_alignment": getattr(args, "print_alignment", None) or None,
             "allow_unk": cfg.allow_unk,
-            "replace_unk": getattr(args, "replace_unk", None) is not None,
+            "replace_unk": replace,
+            # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
+            "source_dictionary": None if replace and args.replace_unk.strip("@ ") else self.src_dict,
         }
 
     def inference_step(
@@ -366,11 +393,9 @@ class SummarizationTask(FairseqTask):
     def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
         """Score the references (--score-reference), which fairseq's scorer would look up by the dictionary's ids."""
         references = sample["target"]
-        scored = super().inference_step(
-            scorer,
-            models,
-            {**sample, "target": models[0].get_output_ids(sample["net_input"]["src_tokens"], references)},
-        )
+        target = models[0].get_output_ids(sample["net_input"]["src_tokens"], references)
+        with _mixing(models):
+            scored = super().inference_step(scorer, models, {**sample, "target": target})
         for hypotheses, reference in zip(scored, references):
             hypotheses[0]["tokens"] = utils.strip_pad(reference, self.tgt_dict.pad())
         return scored
@@ -385,6 +410,7 @@ class SummarizationTask(FairseqTask):
             "positional_scores": hypothesis["positional_scores"].new_zeros(1),
             "attention": None if attention is None else attention[..., :1],
             "alignment": torch.empty(0),
+            **({"copied_from": hypothesis["tokens"].new_tensor([-1])} if "copied_from" in hypothesis else {}),
         }
 
     def state_dict(self) -> Dict[str, Any]:

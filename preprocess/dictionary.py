@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from fairseq_etads.dictionary import known_words  # first: it keeps fairseq quiet
+from fairseq_etads.dictionary import is_padding_word, known_words  # first: it keeps fairseq quiet
 
 from fairseq.data import Dictionary  # isort: skip
 from fairseq.tokenizer import tokenize_line  # isort: skip
@@ -52,7 +52,7 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
     for word in sorted(seen.difference(dictionary.symbols)):
-        if not word.startswith("madeupword"):  # fairseq's padding, which belongs to the known words
+        if not is_padding_word(word):  # it would count as a known word
             dictionary.add_symbol(word, n=0)
     return dictionary
 

@@ -80,7 +80,22 @@ def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_tak
     bare = Dictionary()
     for word in "abc":
         bare.add_symbol(word, n=0)
-    assert known_words(bare) == 7 and without_tail(bare) is bare
+    assert known_words(bare) == len(without_tail(bare)) == 7
+
+
+def test_the_models_part_does_not_grow_with_the_dictionary():
+    dictionary = make_dictionary(words=4)
+    head = without_tail(dictionary)
+    dictionary.add_symbol("new", n=0)
+    dictionary.encode_line("newer", add_if_not_exist=True)  # as fairseq-generate does with --post-process
+    assert len(head) == known_words(head) == 8
+
+
+def test_a_word_with_a_count_behind_words_without_is_refused():
+    with pytest.raises(ValueError, match='"c", which has a count, stands behind "b"'):
+        SummarizationDictionary.load(io.StringIO("a 5\nb 0\nc 3\n"))
+    padded = SummarizationDictionary.load(io.StringIO("madeupword0000 0\na 0\n"))
+    assert padded.known_words == 6, "no word has a count"
 
 
 def test_a_loaded_dictionary_grows_only_when_told_to_and_never_within_the_known_words():

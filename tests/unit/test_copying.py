@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 import torch
-from helpers import EOS, PAD, make_batch, make_model, make_task
+from fairseq.token_generation_constraints import pack_constraints
+from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 
 TAIL = 30
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70, 71, 70], [52]]
@@ -12,6 +13,7 @@ DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70
 
 def options(**changes):
     values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    values["constraints"] = None
     return argparse.Namespace(**{**values, **changes})
 
 
@@ -80,24 +82,78 @@ def test_a_plain_model_on_a_dictionary_with_a_tail_gives_known_words():
     assert max(max(summary) for summary in found) < 44
 
 
-def test_prefixes_may_hold_copied_words():
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_prefixes_may_hold_words_that_are_copied_or_that_nobody_knows(pointer):
     task = make_task(tail=TAIL)
-    found = words(summarise(task, [copying(task)], [[5, 50, 6], [70, 71]], prefix=torch.tensor([[50], [71]])))
-    assert found[0][0] == 50 and found[1][0] == 71
+    model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
+    prefix = torch.tensor([[50, 49], [71, 3], [3, 47]])
+    found = words(summarise(task, [model], [[5, 50, 6], [70, 71], [5, 6]], prefix=prefix))
+    unknown = 3
+    expected = [[50, unknown], [71, unknown], [unknown, unknown]] if pointer == "soft" else [[unknown] * 2] * 3
+    assert [summary[:2] for summary in found] == expected
 
 
-def test_an_ensemble_of_the_same_model_is_the_model():
+def test_constraints_may_hold_copied_words():
     task = make_task(tail=TAIL)
     model = copying(task, logit=0.0)
-    assert words(summarise(task, [model], DOCUMENTS)) == words(summarise(task, [model, model], DOCUMENTS))
+    constraints = pack_constraints([[torch.tensor([71])], [torch.tensor([6, 50])]])
+    generator = task.build_generator([model], options(constraints="ordered", beam=4, max_len_b=8))
+    tokens = make_batch([[5, 70, 71], [5, 50, 6]])
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    first, second = words(task.inference_step(generator, [model], {"net_input": net_input}, constraints=constraints))
+    assert 71 in first
+    assert (6, 50) in zip(second, second[1:])
+
+
+def test_the_dictionary_may_grow_after_the_model_was_built():
+    """As it does in interactive use, and wherever fairseq encodes its own output; with and without a copy tail."""
+    for pointer in ("none", "soft"):
+        task = make_task()
+        model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
+        before = words(summarise(task, [model], [[5, 6, 7]]))
+        new = task.src_dict.add_symbol("new", n=0)
+        assert words(summarise(task, [model], [[5, 6, 7]])) == before
+        found = words(summarise(task, [model], [[5, new, 7, new]]))[0]
+        assert max(found) <= new
+        tokens = make_batch([[5, new, 7]])
+        target = model.get_output_ids(tokens, torch.tensor([[new, new + 9]]))
+        assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
+
+
+@pytest.mark.parametrize("pointers", [("none", "soft"), ("soft", "soft"), ("none", "none")])
+def test_ensembles_average_probabilities(pointers):
+    """Models with and without a pointer together: the latter give the documents' own words no probability."""
+    task = make_task(tail=TAIL)
+    models = []
+    for seed, pointer in enumerate(pointers):
+        model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)) * 0.05)
+        models.append(model)
+    for document, hypotheses in zip(DOCUMENTS, summarise(task, models, DOCUMENTS)):
+        tokens = make_batch([document])
+        target = hypotheses[0]["tokens"][None]
+        before = target.roll(1, 1)
+        before[:, 0] = EOS
+        total = 0.0
+        for model in models:
+            net_output = model(tokens, tokens.ne(PAD).sum(1), before)
+            scores = model.get_normalized_probs(net_output, log_probs=False)
+            encoded = model.get_output_ids(tokens, target)
+            known = encoded != 3
+            total = total + scores.gather(2, encoded[:, :, None])[0, :, 0] * (known | (target == 3))[0]
+        torch.testing.assert_close(
+            hypotheses[0]["positional_scores"], (total / len(models)).log(), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_positions_of_copied_words():
     task = make_task(tail=TAIL)
     models = [copying(task)]
     generator = task.build_generator(models, options(), extra_gen_cls_kwargs={"copied_positions": True})
-    tokens = make_batch([[5, 50, 6], [70, 71]])
-    sample = {"id": torch.arange(2), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    tokens = make_batch([[5, 50, 6], [70, 71], []])
+    sample = {"id": torch.arange(3), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
     for row, hypotheses in enumerate(task.inference_step(generator, models, sample)):
         for hypothesis in hypotheses:
             assert hypothesis["copied_from"].shape == hypothesis["tokens"].shape
@@ -128,11 +184,50 @@ def test_unknown_words_are_replaced_by_what_is_attended_most():
     assert some, "no unknown word was produced: nothing was shown"
 
 
-@pytest.mark.parametrize("kind", ["hard", "soft"])
-def test_alignments_are_made_from_the_attention(kind):
+def test_an_unknown_word_is_replaced_by_its_spelling_where_there_are_two_dictionaries():
     task = make_task(tail=TAIL)
-    found = summarise(task, [copying(task)], DOCUMENTS, print_alignment=kind)
-    assert all(len(hypotheses[0]["alignment"]) for hypotheses in found)
+    task.tgt_dict = make_dictionary(words=20)
+    model = make_model("etads", task, share_all_embeddings=False)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[3] = model.decoder.output_projection.weight[3] * 4 + 1
+    documents = [[10, 50, 43], [60, 61]]
+    found = summarise(task, [model], documents, replace_unk="")
+    spelt = [set(task.tgt_dict.string(hypotheses[0]["tokens"]).split()) for hypotheses in found]
+    source = [{task.src_dict[word] for word in document} for document in documents]
+    known = {f"w{number}" for number in range(20)}
+    assert all(words - known <= document for words, document in zip(spelt, source))
+    assert any(words - known for words in spelt), "no unknown word was produced: nothing was shown"
+    assert "<unk>" not in spelt[0] | spelt[1]
+
+
+def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignment():
+    task = make_task(tail=TAIL)
+    model = make_model("etads", task)
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[3] = model.decoder.embed_tokens.weight[3] * 4 + 1
+    documents = [[5, 6, 7], [3, 3]]
+    plain, filed = words(summarise(task, [model], documents)), summarise(task, [model], documents, replace_unk="file")
+    assert words(filed) == plain
+    replaced = summarise(task, [model], documents, replace_unk="")
+    assert words(replaced)[1] == plain[1], "there is nothing better in the document"
+    for document, found in zip(documents, replaced):
+        assert len(found[0]["alignment"]) == len(found[0]["tokens"])
+        assert all(place < len(document) for place in found[0]["alignment"].tolist())
+
+
+def test_alignments_are_made_from_the_attention():
+    task = make_task(tail=TAIL)
+    models = [copying(task)]
+    generator = task.build_generator(models, options(print_alignment="hard"))
+    tokens = make_batch(DOCUMENTS)
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    for document, hypotheses in zip(DOCUMENTS, task.inference_step(generator, models, {"net_input": net_input})):
+        best = hypotheses[0]
+        attention = best["attention"][: len(document)]  # of the words, not of the end symbol
+        expected = [(attention[:, step].argmax().item(), step) for step in range(len(best["tokens"]) - 1)]
+        assert [tuple(map(int, pair)) for pair in best["alignment"]] == expected
+    soft = summarise(task, models, DOCUMENTS, print_alignment="soft")
+    assert all(len(hypotheses[0]["alignment"]) for hypotheses in soft)
 
 
 def test_replacing_and_aligning_exclude_one_another():

@@ -116,6 +116,41 @@ def test_coverage_counts_in_training_from_its_start_and_ramps_up(pointer):
     assert ours(model.eval(), make_sample())[0].item() == pytest.approx(losses[0], rel=1e-6), "validation compares"
 
 
+def test_coverage_without_a_pointer_is_that_of_the_bridge_attention():
+    model, ours = build("none", coverage_loss=1.0)
+    sample = make_sample()
+    attention = model(**sample["net_input"])[1]["attn"][0].detach()
+    real = sample["target"].ne(PAD)
+    expected = sum(sum(reference.coverage_loss(row[words])) for row, words in zip(attention, real))
+    assert ours(model, sample)[2]["coverage_loss"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_switch_smooths_over_known_words_where_it_generates():
+    model, ours = build("switch", label_smoothing=0.1, switch_loss=2.0)
+    sample = make_sample()
+    loss, _, logs = ours(model, sample)
+    logits, extra = model(**sample["net_input"])
+    pointer, scores = extra["pointer"], logits.double().log_softmax(-1)
+    target = pointer.vocab.encode(sample["target"])
+    total = nll = 0.0
+    for row in range(len(DOCUMENTS)):
+        source = reference.extended_ids([*DOCUMENTS[row], EOS], 44)[0]
+        for step in range(len(SUMMARIES[row]) + 1):
+            word, gate = target[row, step].item(), pointer.gate[row, step].double()
+            if word >= 44:
+                each = -pointer.log_copy[row, step, source.index(word)].item()
+                decision = -torch.nn.functional.logsigmoid(-gate).item()
+                smooth = each
+            else:
+                each = -scores[row, step, word].item()
+                decision = -torch.nn.functional.logsigmoid(gate).item()
+                smooth = -sum(scores[row, step, w].item() for w in range(44) if w not in (0, PAD)) / 42
+            total += 0.9 * each + 0.1 * smooth + 2.0 * decision
+            nll += each + decision
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+    assert logs["nll_loss"].item() == pytest.approx(nll, rel=1e-5), "a likelihood, whatever the weight"
+
+
 def test_the_switch_is_supervised():
     model, ours = build("switch")
     _, without = build("switch", switch_loss=0.0)
@@ -163,7 +198,10 @@ def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
     with torch.no_grad():
         model.encoder.embed_tokens.weight[9] = float("nan")
     sample = make_sample([[5, 6], [9, 9]], [[7], [5]])
-    loss = torch.tensor([[1.0, 2.0], [3.0, float("inf")]])
+    for impossible in (float("inf"), 1e30):
+        with pytest.raises(NonFiniteLossError, match=r"from 0: 8\)"):
+            ours._check(torch.tensor([[1.0, 2.0], [3.0, impossible]]), sample)
+    loss = torch.tensor([[1.0, 2.0], [3.0, float("nan")]])
     with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs is not finite \(numbers .*, from 0: 8\)"):
         ours._check(loss, sample)
     with pytest.raises(NonFiniteLossError, match=r"2 of 2 pairs is not finite \(numbers .*, from 0: 7, 8\).*--lr"):
@@ -185,6 +223,9 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     task._pointer = "soft"
     with pytest.raises(ValueError, match=r"--criterion label_smoothed_cross_entropy.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="label_smoothed_cross_entropy"))
+    task._pointer = "switch"
+    with pytest.raises(ValueError, match=r"--criterion cross_entropy does not teach --pointer switch"):
+        task.build_criterion(SimpleNamespace(_name="cross_entropy"))
     ours = criterion(task)
     optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
     task.train_step(make_sample(), model, ours, optimizer, update_num=23)

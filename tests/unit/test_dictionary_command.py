@@ -16,17 +16,17 @@ def texts(tmp_path):
     return [
         write(tmp_path / "train.source", "a b b c c c c rare ünï\n\na b <unk> madeupword0007\n"),
         write(tmp_path / "train.target", "b b zebra\n"),
-        write(tmp_path / "test.source", "a new 新しい b\n"),
+        write(tmp_path / "test.source", "a new 新しい b madeupwords\n"),
     ]
 
 
 def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_with_count_0(texts, tmp_path, capsys):
     out = tmp_path / "dict.txt"
     main([str(out), "--train", *texts[:2], "--documents", texts[2], "--size", "3", "--jobs", "1"])
-    assert "8 known words, 5 only to be copied" in capsys.readouterr().out
+    assert "8 known words, 6 only to be copied" in capsys.readouterr().out
     dictionary = SummarizationDictionary.load(str(out))
     assert dictionary.symbols[4:8] == ["b", "c", "a", "madeupword0000"] and dictionary.known_words == 8
-    assert dictionary.symbols[8:] == ["new", "rare", "zebra", "ünï", "新しい"]
+    assert dictionary.symbols[8:] == ["madeupwords", "new", "rare", "zebra", "ünï", "新しい"]
     assert set(dictionary.count[8:]) == {0}
     assert not out.with_name("dict.txt.partial").exists()
 

@@ -185,3 +185,27 @@ def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
     task = make_task(data=str(tmp_path), source_lang="source", target_lang="target")
     with pytest.raises(FileNotFoundError, match=r'no split "tset".*it has: train'):
         task.load_dataset("tset")
+
+
+@pytest.mark.parametrize(
+    "split,unknown,tail,outcome",
+    [
+        ("train", 50, 0, "refused"),
+        ("train", 50, 9, "warned"),
+        ("train", 1, 0, "warned"),
+        ("test", 50, 0, "warned"),
+        ("train", 0, 0, "fine"),
+    ],
+)
+def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, tail, outcome, caplog):
+    task = make_task(tail=tail)
+    documents = [torch.tensor([5] * 999 + [3] * unknown + [2])]
+    task._check_unknown(split, documents)
+    assert not caplog.text, "there is no pointer"
+    task._pointer = "soft"
+    if outcome == "refused":
+        with pytest.raises(ValueError, match="the dictionary in DATA has no copy tail"):
+            task._check_unknown(split, documents)
+    else:
+        task._check_unknown(split, documents)
+        assert ("cannot be copied" in caplog.text) == (outcome == "warned")
