@@ -25,7 +25,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq_etads.batch_vocab import BatchVocab
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.dictionary import SummarizationDictionary
-from fairseq_etads.task import SummarizationConfig, SummarizationTask
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask
 
 VARIANTS = {
     "none": ("none", 0.0),

@@ -22,7 +22,8 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-from fairseq_etads.task import SummarizationConfig, SummarizationTask
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask
 
 SYSTEMS = ("transformer", "etads_basic", "etads_focus", "etads_saliency", "etads")
 SIZES = {

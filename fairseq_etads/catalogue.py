@@ -13,7 +13,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_f
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from .models.transformer import PRESETS
-from .task import SummarizationConfig, SummarizationTask
+from .options import SummarizationConfig
+from .task import SummarizationTask
 
 
 def count_parameters(arch: str, vocabulary: int) -> int:

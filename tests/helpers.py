@@ -13,7 +13,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
-from fairseq_etads.task import SummarizationConfig, SummarizationTask
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask
 
 PAD, EOS = 1, 2
 SMALL = {

@@ -8,7 +8,8 @@ import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 
 from fairseq_etads.data import SummarizationDataset, truncate
-from fairseq_etads.task import SummarizationConfig, SummarizationTask, fingerprint
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask, fingerprint
 
 
 def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):

@@ -1,0 +1,97 @@
+"""The options of ``--task summarization``, those of decoding among them."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.data.indexed_dataset import get_available_dataset_impl
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+from .generation import EARLY_STOPPING
+from .inference import INFER_DTYPES
+from .penalties import COVERAGE_KINDS, LENGTH_KINDS
+
+TRUNCATE_SOURCE = 400
+TRUNCATE_TARGET = 100
+"""ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
+
+
+@dataclass
+class SummarizationConfig(FairseqDataclass):
+    """Options of ``--task summarization``."""
+
+    data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "data directory made by fairseq-preprocess (several, separated by colons: one an epoch in turn)"
+        },
+    )
+    source_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the document files (default: found in DATA)", "argparse_alias": "-s"},
+    )
+    target_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the summary files (default: found in DATA)", "argparse_alias": "-t"},
+    )
+    truncate_source: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "read the first N tokens of a document "
+            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)"
+        },
+    )
+    truncate_target: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "learn the first N tokens of a summary "
+            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
+        },
+    )
+    left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
+    left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
+    upsample_primary: int = field(
+        default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
+    )
+    allow_unk: bool = field(
+        default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
+    )
+    coverage_penalty: float = field(
+        default=0.0, metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"}
+    )
+    coverage_penalty_type: ChoiceEnum(COVERAGE_KINDS) = field(  # type: ignore[valid-type]
+        default="summary",
+        metadata={"help": "summary: a price for reading a word twice; wu: for leaving words unread"},
+    )
+    stepwise_coverage_penalty: bool = field(
+        default=False, metadata={"help": "let the coverage penalty steer the beam at every step"}
+    )
+    length_penalty_type: ChoiceEnum(LENGTH_KINDS) = field(  # type: ignore[valid-type]
+        default="avg",
+        metadata={"help": "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)"},
+    )
+    length_penalty_beta: float = field(default=5.0, metadata={"help": "beta of --length-penalty-type wu"})
+    ngram_ignore_tokens: str = field(
+        default="",
+        metadata={"help": "tokens, separated by spaces, that may repeat in spite of --no-repeat-ngram-size"},
+    )
+    exact_length: int = field(
+        default=0,
+        metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
+    )
+    early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
+        default=None,
+        metadata={
+            "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
+            "unfinished one can still be better (default: admissible with a coverage or wu length penalty)"
+        },
+    )
+    infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
+        default=None,
+        metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
+    )
+    train_subset: str = II("dataset.train_subset")
+    dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
+        "dataset.dataset_impl"
+    )
+    required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
