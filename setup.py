@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 setup(
     name="fairseq-etads",
     version="0.1.0",
-    description="Abstractive summarisation for fairseq: ETADS, focus-attention, saliency-selection",
+    description="Abstractive summarisation for fairseq: ETADS, pointer-generators, beam search with coverage penalty",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
