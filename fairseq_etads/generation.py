@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .beam_search import BeamSearch
 from .blocking import NGramBlocker
+from .dictionary import known_words
 from .inference import InferenceModel
 from .members import pointer_of, shares_documents
 from .penalties import Scoring, check_choice, coverage_penalty, length_penalty
@@ -268,8 +269,8 @@ def _words(dictionary: Any, words: Sequence[str], option: str) -> List[int]:
     """Indices of words that must be in the dictionary."""
     indices = [dictionary.index(word) for word in words]
     for word, index in zip(words, indices):
-        if index == dictionary.unk() and word != dictionary.unk_word:
-            raise ValueError(f'{option} "{word}": the dictionary has no such token')
+        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
+            raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
     return indices
 
 
