@@ -58,7 +58,7 @@ common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --pointer "
 model=("${SINUSOIDAL[@]}" --dropout 0.25)
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
-        --beam 5 --min-len 5 --max-len 30 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 2
+        --beam 5 --min-len 4 --max-len 30 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 2
 }
 
 train_small "$steps" --out "$out" "${common[@]}" -- "${model[@]}" --stop-time-hours "$(python -c "print($minutes / 60)")"
