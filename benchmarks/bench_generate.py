@@ -20,19 +20,12 @@ from pathlib import Path
 import torch
 from bench_focus_attention import machine
 from bench_training_step import build
-from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
+from fairseq_etads.catalogue import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}
-
-
-def make_dictionary(vocabulary):
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(str(number))
-    return dictionary
 
 
 def with_fairseqs_classes(cls, model, dictionary, beam, words, **options):
@@ -124,7 +117,7 @@ def main():
     parser.add_argument("--only", nargs="+", metavar="SYSTEM", help="systems to measure, by their first words")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    dictionary = make_dictionary(args.vocabulary)
+    dictionary = numbered_dictionary(args.vocabulary)
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     with tempfile.TemporaryDirectory() as directory:

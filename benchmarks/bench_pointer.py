@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 from bench_focus_attention import machine
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_etads.batch_vocab import BatchVocab
+from fairseq_etads.catalogue import numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.dictionary import SummarizationDictionary
 from fairseq_etads.options import SummarizationConfig
@@ -37,9 +37,7 @@ VARIANTS = {
 
 
 def make_task(known, tail):
-    dictionary = Dictionary()
-    for number in range(known - len(dictionary)):
-        dictionary.add_symbol(str(number))
+    dictionary = numbered_dictionary(known)
     for number in range(tail):
         dictionary.add_symbol(f"rare{number}", n=0)
     return SummarizationTask(SummarizationConfig(), dictionary, dictionary)

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from bench_focus_attention import machine
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
+from fairseq_etads.catalogue import numbered_dictionary
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
 
@@ -39,9 +39,7 @@ SIZES = {
 
 
 def build(system, vocabulary):
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(str(number))
+    dictionary = numbered_dictionary(vocabulary)
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
     args = Namespace(arch=system, **(SIZES if system == "transformer" else {}))
     ARCH_CONFIG_REGISTRY[system](args)

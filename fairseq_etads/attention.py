@@ -21,7 +21,8 @@ _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for pa
 _PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """``x`` in float32, or as it is if it is in float64: the type to compute sums and logarithms in."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -171,7 +172,7 @@ def attention_weights(q: Tensor, k: Tensor, key_padding_mask: Optional[Tensor] =
 
     At least in float32, whatever the inputs are.
     """
-    scores = _at_least_float32(torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)))
+    scores = at_least_float32(torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)))
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min)
     return torch.softmax(scores, dim=-1)
@@ -201,7 +202,7 @@ def saliency_attention(
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
     """
     weights = attention_weights(q, k, key_padding_mask)
-    gate = torch.sigmoid(_at_least_float32(torch.matmul(gate_q, gate_k.transpose(-1, -2))))
+    gate = torch.sigmoid(at_least_float32(torch.matmul(gate_q, gate_k.transpose(-1, -2))))
     gated = F.dropout(gate * weights, p=dropout_p)
     out = torch.matmul(gated.to(v.dtype), v)
     return (out, weights) if need_weights else out
@@ -247,13 +248,13 @@ class FocalNetwork(nn.Module):
         else:
             real = (~key_padding_mask).unsqueeze(-1)
             lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
-            total = _at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
+            total = at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
             document = (total / lengths[:, None, None]).to(queries.dtype)  # G (B, 1, d_m)
         u = torch.tanh(self.query_proj(queries) + self.document_proj(document))
         u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
         # m · sigmoid(…) in float32: in half precision a position of 400 is only known to a quarter of a token
         center, scope = (
-            lengths[:, None, None] * torch.sigmoid(_at_least_float32(u * weight[:, None]).sum(-1))
+            lengths[:, None, None] * torch.sigmoid(at_least_float32(u * weight[:, None]).sum(-1))
             for weight in (self.center_weight, self.scope_weight)
         )
         return center, scope

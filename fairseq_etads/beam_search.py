@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from .batch_vocab import BatchVocab
 from .hypotheses import Finished, Living, take_beams
-from .members import Ensemble, pointer_of
+from .members import Ensemble
 from .penalties import Scoring
+from .pointer import pointer_of
 
 if TYPE_CHECKING:
     from .generation import SummaryGenerator

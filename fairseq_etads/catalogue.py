@@ -17,6 +17,14 @@ from .options import SummarizationConfig
 from .task import SummarizationTask
 
 
+def numbered_dictionary(size: int) -> Dictionary:
+    """A dictionary of ``size`` entries, special symbols included, whose words are numbers: for sizes and speeds."""
+    dictionary = Dictionary()
+    for number in range(size - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    return dictionary
+
+
 def count_parameters(arch: str, vocabulary: int) -> int:
     """Trainable numbers of an architecture with its own defaults; shared ones count once.
 
@@ -24,9 +32,7 @@ def count_parameters(arch: str, vocabulary: int) -> int:
         arch: a name in ``PRESETS``.
         vocabulary: entries of the dictionary that source and target share, special symbols included.
     """
-    dictionary = Dictionary()
-    for number in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(str(number))
+    dictionary = numbered_dictionary(vocabulary)
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
     with torch.device("meta"):  # shapes without memory

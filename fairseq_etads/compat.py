@@ -96,12 +96,17 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
     return True
 
 
+def replacements_file(replace_unk: str) -> str:
+    """The file of ``--replace-unk FILE``, or nothing if the option is bare: fairseq's value is then "@@ "."""
+    return "" if replace_unk == "@@ " else replace_unk
+
+
 def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """fairseq's ``load_align_dict``, with which a bare ``--replace-unk`` works: fairseq takes "@@ " for a file then."""
+    """fairseq's ``load_align_dict``, with which a bare ``--replace-unk`` works."""
 
     @functools.wraps(load_align_dict)
     def load(replace_unk: Any) -> Any:
-        return load_align_dict("" if replace_unk == "@@ " else replace_unk)
+        return load_align_dict(None if replace_unk is None else replacements_file(replace_unk))
 
     load.is_patched = True  # type: ignore[attr-defined]
     return load

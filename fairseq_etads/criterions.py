@@ -13,6 +13,7 @@ from fairseq.utils import get_perplexity
 from omegaconf import II
 from torch import Tensor
 
+from .attention import at_least_float32
 from .pointer import PointerOutput
 
 LARGEST_LOSS = 1e20
@@ -148,7 +149,7 @@ class SummarizationNLL(FairseqCriterion):
         self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """Negative log-likelihood (N, T), what to minimise (N, T), and figures to log, each (N, T)."""
-        log_vocab = F.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
+        log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
         total, count = log_vocab.new_zeros(target.shape), log_vocab.shape[2] - len(self.specials)
         if self.label_smoothing:
             total = log_vocab.sum(dim=2) - log_vocab[:, :, self.specials].sum(dim=2)

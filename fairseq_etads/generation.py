@@ -19,8 +19,9 @@ from .beam_search import BeamSearch
 from .blocking import NGramBlocker
 from .dictionary import known_words
 from .inference import InferenceModel
-from .members import pointer_of, shares_documents
+from .members import shares_documents
 from .penalties import Scoring, check_choice, coverage_penalty, length_penalty
+from .pointer import pointer_of
 
 __all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty", "truncate_bytes"]
 

@@ -8,6 +8,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from .beams import BeamState
+from .pointer import pointer_of
 
 
 class Member:
@@ -131,11 +132,6 @@ def _is_plain_softmax(model: Any) -> bool:
 def _is_known(part: Any) -> bool:
     """Whether ``get_normalized_probs`` is fairseq's or this project's, and not some subclass's."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
-
-
-def pointer_of(model: Any) -> Any:
-    """A model's pointer head, or None."""
-    return getattr(getattr(model, "decoder", None), "pointer", None)
 
 
 def shares_documents(model: Any) -> bool:

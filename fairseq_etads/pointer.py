@@ -4,12 +4,13 @@ All probabilities are combined as logarithms in float32 (float64 for float64 mod
 """
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import at_least_float32
 from .batch_vocab import BatchVocab
 
 KINDS = ("none", "soft", "switch")
@@ -19,8 +20,9 @@ _CERTAIN = 1e4
 """Logit of a probability of 1."""
 
 
-def _floats(x: Tensor) -> Tensor:
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+def pointer_of(model: Any) -> "Optional[Pointer]":
+    """A model's pointer head, or None."""
+    return getattr(getattr(model, "decoder", None), "pointer", None)
 
 
 @dataclass
@@ -61,7 +63,7 @@ class PointerOutput:
         """For each distinct word of the documents: log P without and with copying, (N, T, U).
 
         Args:
-            log_vocab: (N, T, V) log P_vocab, or (N, T, more), whose first V columns count.
+            log_vocab: (N, T, V), log P_vocab.
         """
         words, known = self._table(self.vocab.words), self.vocab.known
         log_gen, log_point = self._log_gates()
@@ -81,7 +83,7 @@ class PointerOutput:
         Returns:
             (N, T, V + K), float32; minus infinity for slots that the document does not have.
         """
-        log_vocab = F.log_softmax(_floats(logits), dim=-1)
+        log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
         words = self._table(self.vocab.words)
         mixed = self._mixed(log_vocab)[1]
         scores = log_vocab + self._log_gates()[0][:, :, None]
@@ -146,7 +148,7 @@ class PointerOutput:
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
         """Source positions (by most attention) of the words (N, T) that are rather copied than generated; else -1."""
-        _, share = self.target_log_probs(F.log_softmax(_floats(logits), dim=-1), target)
+        _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
         matches = self.positions_of(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
@@ -163,7 +165,7 @@ class _FloatLinear(nn.Linear):
     """A linear layer that computes in float32 or better, whatever its input and weights are in."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(_floats(x), _floats(self.weight), _floats(self.bias))
+        return F.linear(at_least_float32(x), at_least_float32(self.weight), at_least_float32(self.bias))
 
 
 class Pointer(nn.Module):
@@ -200,7 +202,7 @@ class Pointer(nn.Module):
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = (self.query(states) * self.scale).view(documents, -1, memory.shape[2])  # (B, N/B * T, d_enc)
-        scores = _floats(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)
+        scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)
 
         copyable = vocab.rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         nothing = ~copyable.any(dim=2)  # (N, 1)

@@ -15,10 +15,12 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
+from .compat import replacements_file
 from .data import SummarizationDataset
 from .dictionary import SummarizationDictionary, known_words
 from .generation import SummaryGenerator
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
+from .pointer import pointer_of
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ def fingerprint(dictionary: Dictionary) -> str:
 @contextlib.contextmanager
 def _mixing(models: List[Any]) -> Iterator[None]:
     """Switching pointers mix inside: what they would not have decided for has a likelihood all the same."""
-    pointers = [model.decoder.pointer for model in models if getattr(model.decoder, "pointer", None) is not None]
+    pointers = [pointer for pointer in map(pointer_of, models) if pointer is not None]
     for pointer in pointers:
         pointer.decides = False
     try:
@@ -113,7 +115,7 @@ class SummarizationTask(FairseqTask):
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember whether it copies."""
         model = super().build_model(cfg, *args, **kwargs)
-        pointer = getattr(model.decoder, "pointer", None)
+        pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
         return model
 
@@ -275,7 +277,7 @@ class SummarizationTask(FairseqTask):
             "allow_unk": cfg.allow_unk,
             "replace_unk": replace,
             # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
-            "source_dictionary": None if replace and args.replace_unk.strip("@ ") else self.src_dict,
+            "source_dictionary": None if replace and replacements_file(args.replace_unk) else self.src_dict,
         }
 
     def inference_step(

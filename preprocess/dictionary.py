@@ -1,7 +1,6 @@
 """A dictionary with a copy tail: the words that the model learns, then every other word that a document has."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -11,7 +10,7 @@ from fairseq_etads.dictionary import is_padding_word, known_words  # first: it k
 from fairseq.data import Dictionary  # isort: skip
 from fairseq.tokenizer import tokenize_line  # isort: skip
 
-from .files import PrepareError, atomic_writer, read_lines
+from .files import PrepareError, add_jobs, atomic_writer, read_lines
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
@@ -73,9 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--documents", metavar="FILE", type=Path, nargs="*", default=[], help="texts to copy words from"
     )
     parser.add_argument("--size", type=int, default=50000, help="words to learn; -1: all (default: %(default)s)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all processors, %(default)s)"
-    )
+    add_jobs(parser)
     return parser
 
 

@@ -1,5 +1,6 @@
-"""Reading and writing text files: what every preparation does alike."""
+"""Reading and writing text files, the error, the option --jobs: what every preparation does alike."""
 
+import argparse
 import contextlib
 import os
 from pathlib import Path
@@ -8,6 +9,13 @@ from typing import Iterator, TextIO
 
 class PrepareError(Exception):
     """Something the user can put right; shown as one line."""
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """The option --jobs."""
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all processors, %(default)s)"
+    )
 
 
 @contextlib.contextmanager

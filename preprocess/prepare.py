@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from tqdm import tqdm
 
-from .files import PrepareError, atomic_writer, read_lines
+from .files import PrepareError, add_jobs, atomic_writer, read_lines
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -262,9 +262,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--size", type=int, default=8000, help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)"
     )
     parser.add_argument("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all processors, %(default)s)"
-    )
+    add_jobs(parser)
     return parser
 
 

@@ -283,16 +283,16 @@ class SummarizationTransformer(TransformerModelBase):
 
     def get_output_ids(self, src_tokens: Tensor, tokens: Tensor) -> Tensor:
         """Summaries (N, T) in the ids of the output: words that neither the model nor the document has are unknown."""
-        if self.decoder.pointer is None:
-            return hide_tail(tokens, self.decoder.dictionary)
-        return self.decoder.batch_vocab(src_tokens).encode(tokens)
+        vocab = None if self.decoder.pointer is None else self.decoder.batch_vocab(src_tokens)
+        return self._encode(tokens, vocab)
 
     def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
         """The summaries (B, T) in the ids of the output; see :meth:`get_output_ids`."""
         pointer: Optional[PointerOutput] = net_output[1].get("pointer")
-        if pointer is None:
-            return hide_tail(sample["target"], self.decoder.dictionary)
-        return pointer.vocab.encode(sample["target"])
+        return self._encode(sample["target"], None if pointer is None else pointer.vocab)
+
+    def _encode(self, tokens: Tensor, vocab: Optional[BatchVocab]) -> Tensor:
+        return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
