@@ -8,8 +8,8 @@ from . import compat
 
 compat.install()
 
-from . import criterions, task, text  # noqa: E402
-from .models import transformer  # noqa: E402
+from . import criterions, optim, task, text  # noqa: E402
+from .models import rnn, transformer  # noqa: E402
 
-__all__ = ["compat", "criterions", "task", "text", "transformer"]
+__all__ = ["compat", "criterions", "optim", "rnn", "task", "text", "transformer"]
 __version__ = "0.1.0"

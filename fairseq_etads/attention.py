@@ -4,7 +4,9 @@ Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * 
 boolean, True at padding, on either side. Nothing here depends on how much padding a batch has: lengths, means and
 positions count real tokens only.
 
-Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS).
+Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
+Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
+"Get To The Point: Summarization with Pointer-Generator Networks".
 """
 
 from typing import Optional, Tuple, Union
@@ -206,6 +208,73 @@ def saliency_attention(
     gated = F.dropout(gate * weights, p=dropout_p)
     out = torch.matmul(gated.to(v.dtype), v)
     return (out, weights) if need_weights else out
+
+
+def additive_scores(
+    query: Tensor,
+    keys: Tensor,
+    weight: Tensor,
+    coverage: Optional[Tensor] = None,
+    coverage_weight: Optional[Tensor] = None,
+) -> Tensor:
+    """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
+
+    Args:
+        query: (B, T, A), the decoder's part with the bias. keys: (B, S, A), the document's. weight: v (A,).
+        coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+
+    Returns:
+        (B, T, S), at least float32.
+    """
+    hidden = query[:, :, None] + keys[:, None]  # (B, T, S, A)
+    if coverage is not None and coverage_weight is not None:
+        hidden = hidden + coverage[..., None].to(hidden.dtype) * coverage_weight
+    return at_least_float32(torch.tanh(hidden) @ weight)
+
+
+def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+    """log softmax of scores (B, T, S) over the real tokens; at padding so small that its exponential is exactly 0."""
+    if key_padding_mask is not None:
+        scores = scores.masked_fill(key_padding_mask[:, None], _PADDING_SCORE)
+    return scores.log_softmax(dim=-1)
+
+
+def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+    """alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), beta_1 = 1 (Nallapati et al., equation 1).
+
+    Args:
+        scores: e (B, T, S), of the attention before any normalisation. key_padding_mask: (B, S), True at padding.
+
+    Returns:
+        (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. Sums are kept as logarithms, so scores of any
+        size neither overflow nor vanish.
+    """
+    scores = at_least_float32(scores)
+    spent = torch.cat([torch.zeros_like(scores[:, :1]), scores.logcumsumexp(dim=1)[:, :-1]], dim=1)
+    return log_attention(scores - spent, key_padding_mask).exp()
+
+
+def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
+    """As :func:`hierarchical_attention`, on logarithms: (B, T, S), (B, T, N), (B, S) -> (B, T, S)."""
+    index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
+    return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
+
+
+def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor) -> Tensor:
+    """P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
+
+    Args:
+        word: P_w (B, T, S), 0 at padding. sentence: P_s (B, T, N). sentence_ids: s (B, S), int64, from 0; any number
+            from 0 to N - 1 at padding.
+
+    Returns:
+        (B, T, S), rows sum to 1, at least float32; where all products underflow, the largest logarithms decide.
+    """
+    log_word, log_sentence = (
+        torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), _PADDING_SCORE)
+        for p in (at_least_float32(word), at_least_float32(sentence))
+    )
+    return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -torch.inf).exp()
 
 
 class FocalNetwork(nn.Module):

@@ -11,6 +11,8 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
+from .candidates import Candidates
+
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
     """Number the distinct ids of each row 0, 1, … in the order in which they first occur.
@@ -42,10 +44,12 @@ class BatchVocab:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         size: V, how many words the model knows.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
+        candidates: the words that the softmax runs over, if not all V; the documents' words must be among them.
 
     Attributes:
-        size: V + K, with K the largest number of own words among the documents.
-        source: (B, S) extended ids of the documents.
+        known: columns of the softmax: V, or how many candidates there are.
+        size: known + K, with K the largest number of own words among the documents.
+        source: (B, S) extended ids of the documents; with candidates, these and ``words`` are columns.
         copyable: (B, S) bool, True at words: not padding, not a begin or end symbol.
         words: (B, U) extended ids of each document's distinct words in order of first occurrence; 0 (the begin symbol,
             which nothing can copy) fills rows of documents that have fewer than U.
@@ -54,14 +58,27 @@ class BatchVocab:
         own_words: (B,) how many of the V+K ids each document really has beyond V.
     """
 
-    def __init__(self, src_tokens: Tensor, size: int, *, pad: int, bos: int, eos: int, unk: int):
-        self.known = size
+    def __init__(
+        self,
+        src_tokens: Tensor,
+        size: int,
+        *,
+        pad: int,
+        bos: int,
+        eos: int,
+        unk: int,
+        candidates: Optional[Candidates] = None,
+    ):
+        self.words_known = size
+        self.known = size if candidates is None else len(candidates)
         self.unk = unk
         own = src_tokens >= size
         slots, self.own_words = number_by_first_occurrence(src_tokens, own)
         extra = int(self.own_words.max()) if src_tokens.numel() else 0
-        self.size = size + extra
+        self.size = self.known + extra
         self.source = torch.where(own, slots + size, src_tokens)
+        if candidates is not None:
+            self.source = candidates.columns(self.source, unk)
         # dictionary id of each slot; writing every occurrence is writing the same id again
         table = src_tokens.new_full((len(src_tokens), extra + 1), unk)
         self._slot_words = table.scatter(1, torch.where(own, slots, extra), src_tokens.masked_fill(~own, unk))[
@@ -93,12 +110,12 @@ class BatchVocab:
         Args:
             tokens: (N, T), int64, N a multiple of B: rows of the same document follow one another.
         """
-        own = tokens >= self.known
+        own = tokens >= self.words_known
         slot_words = self.rows(self._slot_words, tokens)
         if slot_words.shape[1] == 0:
             return tokens.masked_fill(own, self.unk)
         same = tokens[:, :, None] == slot_words[:, None, :]  # (N, T, K)
-        slots = same.int().argmax(dim=2) + self.known
+        slots = same.int().argmax(dim=2) + self.words_known
         return torch.where(own, slots.masked_fill(~same.any(dim=2), self.unk), tokens)
 
     def decode(self, tokens: Tensor, row: Optional[int] = None) -> Tensor:
@@ -110,8 +127,8 @@ class BatchVocab:
         slot_words = self.rows(self._slot_words if row is None else self._slot_words[row : row + 1], tokens)
         if slot_words.shape[1] == 0:
             return tokens
-        own = tokens >= self.known
-        words = slot_words.gather(1, (tokens - self.known).clamp(min=0, max=slot_words.shape[1] - 1))
+        own = tokens >= self.words_known
+        words = slot_words.gather(1, (tokens - self.words_known).clamp(min=0, max=slot_words.shape[1] - 1))
         return torch.where(own, words, tokens)
 
     @staticmethod

@@ -5,16 +5,22 @@
 
 import argparse
 import warnings
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from .models.transformer import PRESETS
+from .models import rnn, transformer
+from .models.rnn_encoder import SENTENCE_MARK
 from .options import SummarizationConfig
 from .task import SummarizationTask
+
+PRESETS: Dict[str, Dict[str, Any]] = {**transformer.PRESETS, **rnn.PRESETS}
+"""Named architectures of all families: what each changes in the defaults."""
+FACTOR_VALUES = 50
+"""Values that each source factor is taken to have, for counting parameters."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
@@ -26,14 +32,16 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def count_parameters(arch: str, vocabulary: int) -> int:
-    """Trainable numbers of an architecture with its own defaults; shared ones count once.
+    """Trainable numbers of an architecture with its own defaults; shared ones count once, factors have 50 values each.
 
     Args:
         arch: a name in ``PRESETS``.
         vocabulary: entries of the dictionary that source and target share, special symbols included.
     """
-    dictionary = numbered_dictionary(vocabulary)
+    dictionary = numbered_dictionary(vocabulary - 1)
+    dictionary.add_symbol(SENTENCE_MARK)
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
     with torch.device("meta"):  # shapes without memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
@@ -97,7 +105,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         return
     rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary)]
     for arch, count, changes in rows:
-        print(f"{arch:<16} {count:>12}   {changes}")
+        print(f"{arch:<20} {count:>12}   {changes}")
 
 
 if __name__ == "__main__":

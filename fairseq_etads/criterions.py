@@ -14,6 +14,7 @@ from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
+from .candidates import Candidates
 from .pointer import PointerOutput
 
 LARGEST_LOSS = 1e20
@@ -97,6 +98,7 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
+        self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         self._updates = 0
 
@@ -120,7 +122,7 @@ class SummarizationNLL(FairseqCriterion):
         target = model.get_targets(sample, net_output)
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, target)
+        nll, loss, logs = self._likelihood(logits, pointer, target, extra.get("candidates"))
 
         coverage = nll.new_zeros(())
         weight = self.coverage_weight_now()
@@ -146,13 +148,21 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def _likelihood(
-        self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor
+        self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """Negative log-likelihood (N, T), what to minimise (N, T), and figures to log, each (N, T)."""
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        total, count = log_vocab.new_zeros(target.shape), log_vocab.shape[2] - len(self.specials)
+        # how many words can be produced: a number, or with candidates one for each row (N, 1)
+        total = log_vocab.new_zeros(target.shape)
+        count: Any = log_vocab.shape[2] - len(self.specials)
+        listed = log_vocab
+        if candidates is not None:
+            target = candidates.columns(target, self.unk)
+            if candidates.allowed is not None:
+                count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
+                listed = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
         if self.label_smoothing:
-            total = log_vocab.sum(dim=2) - log_vocab[:, :, self.specials].sum(dim=2)
+            total = listed.sum(dim=2) - listed[:, :, self.specials].sum(dim=2)
         if pointer is None:
             nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
             return nll, self._smoothed(nll, -total / count), {}

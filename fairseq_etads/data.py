@@ -1,7 +1,7 @@
 """Document / summary pairs, truncated in one place."""
 
 import logging
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -65,6 +65,9 @@ class SummarizationDataset(LanguagePairDataset):
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
         name: what to call the texts in the log, "train" say.
+        factors: values for each token of the documents, by the factors' names; truncated and padded like them.
+        sort_within: in training, sort only so many documents at a time by length, shuffled anew for every epoch; 0:
+            sort all, as fairseq does.
         kwargs: passed on.
 
     Raises:
@@ -83,6 +86,8 @@ class SummarizationDataset(LanguagePairDataset):
         truncate_source: int,
         truncate_target: int,
         name: str = "input",
+        factors: Optional[Dict[str, Any]] = None,
+        sort_within: int = 0,
         **kwargs: Any,
     ):
         documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
@@ -102,6 +107,52 @@ class SummarizationDataset(LanguagePairDataset):
             tgt_dict,
             **kwargs,
         )
+        self.sort_within = sort_within
+        self._epoch = 1
+        self._factors = [
+            TruncatedDataset(values, src_sizes, truncate_source, src_dict.eos()) for values in (factors or {}).values()
+        ]
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        example: Dict[str, Any] = super().__getitem__(index)
+        if self._factors:
+            example["factors"] = torch.stack([values[index] for values in self._factors], dim=1)
+        return example
+
+    def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
+        """As fairseq's; with factors net_input also has "factors" (B, S, F), int64, padded where the documents are."""
+        batch: Dict[str, Any] = super().collater(samples, pad_to_length)
+        if batch and self._factors:
+            tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
+            factors = tokens.new_full((*tokens.shape, len(self._factors)), pad)
+            values = {sample["id"]: sample["factors"] for sample in samples}
+            for row, number in enumerate(batch["id"].tolist()):
+                factors[row, tokens[row] != pad] = values[number].to(factors)
+            batch["net_input"]["factors"] = factors
+        return batch
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Whether an epoch may have the batches of the one before."""
+        return not self._sorts_in_parts
+
+    @property
+    def _sorts_in_parts(self) -> bool:
+        return bool(self.sort_within) and self.shuffle
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called before the batches of an epoch are made."""
+        super().set_epoch(epoch)
+        self._epoch = epoch
+
+    def ordered_indices(self) -> np.ndarray:
+        """The order of which batches are cut: by length, or in another order every epoch and by length in parts."""
+        if not self._sorts_in_parts:
+            return super().ordered_indices()
+        # fairseq seeds numpy with --seed before it calls this, and does not count epochs in
+        order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
+        parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
+        return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def batch_by_size(
         self,

@@ -1,6 +1,16 @@
-"""Word embeddings that read ids beyond the model's vocabulary as the unknown word."""
+"""Word embeddings that read ids beyond the model's vocabulary as the unknown word, and vectors to begin with."""
 
+import logging
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
 from torch import Tensor, nn
+
+from .optim import wants_rows
+
+logger = logging.getLogger(__name__)
 
 
 class VocabularyEmbedding(nn.Embedding):
@@ -19,4 +29,51 @@ class VocabularyEmbedding(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
-        return super().forward(input.masked_fill(input >= self.num_embeddings, self.unk))
+        known = input.masked_fill(input >= self.num_embeddings, self.unk)
+        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_rows(self.weight))
+
+
+def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
+    """Put the vectors of a file into the table's rows, where the dictionary has the word; others stay as they are.
+
+    Args:
+        path: word2vec's text format: a line "COUNT WIDTH", which may be missing, then a word and its numbers a line; of
+            a word that comes twice the last counts. None: do nothing.
+        option: the option's name, for errors.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not in that format, or its vectors are not as wide as the table, or it has no word of the
+            dictionary.
+    """
+    if path is None:
+        return
+    width = table.embedding_dim
+    found = set()
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+            for number, line in enumerate(lines, 1):
+                word, *values = line.rstrip("\r\n ").split(" ")
+                if number == 1 and len(values) == 1:
+                    continue  # the header; a wrong width shows in the next line
+                if len(values) != width:
+                    raise ValueError(
+                        f"{option} {path}: line {number} has {len(values)} numbers, and {width} are wanted"
+                    )
+                place = dictionary.indices.get(word)
+                if place is None or place == dictionary.pad():
+                    continue
+                vector = torch.tensor([float(value) for value in values])
+                if not torch.isfinite(vector).all():
+                    raise ValueError(f"{option} {path}: line {number} has a number that is not finite")
+                table.weight.data[place] = vector
+                found.add(place)
+    except FileNotFoundError:
+        raise FileNotFoundError(f'{option} "{path}": no such file') from None
+    except ValueError as error:
+        if option in str(error):
+            raise
+        raise ValueError(f"{option} {path}: line {number} is not a word and its numbers ({error})") from None
+    if not found:
+        raise ValueError(f"{option} {path}: it has none of the {len(dictionary):,} words of the dictionary")
+    logger.info(f"{option}: vectors for {len(found):,} of {len(dictionary):,} words")

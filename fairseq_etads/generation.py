@@ -250,9 +250,12 @@ class SummaryGenerator:
         tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], self.pad, self.eos)
         before = tokens.roll(1, dims=1)
         before[:, 0] = self.eos
-        source = net_input["src_tokens"][documents]
-        logits, extra = model(source, net_input["src_lengths"][documents], before)
-        positions = extra["pointer"].copied_from(logits, model.get_output_ids(source, tokens))
+        inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
+        logits, extra = model(**{**inputs, "prev_output_tokens": before})
+        targets = model.get_targets({"target": tokens}, (logits, extra))
+        if "candidates" in extra:
+            targets = extra["candidates"].columns(targets, self.unk)
+        positions = extra["pointer"].copied_from(logits, targets)
         for (_, hypothesis), places in zip(hypotheses, positions):
             hypothesis["copied_from"] = places[: len(hypothesis["tokens"])]
 

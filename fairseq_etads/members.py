@@ -124,6 +124,7 @@ def _is_plain_softmax(model: Any) -> bool:
         shares_documents(model)
         and getattr(decoder, "adaptive_softmax", None) is None
         and pointer_of(model) is None
+        and not getattr(decoder, "large_vocabulary_trick", 0)
         and _is_known(model)
         and _is_known(decoder)
     )

@@ -53,6 +53,13 @@ class SummarizationConfig(FairseqDataclass):
     upsample_primary: int = field(
         default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
     )
+    sort_within: int = field(
+        default=0,
+        metadata={
+            "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort all once and "
+            "shuffle batches, as fairseq does; Nallapati et al.: 10)"
+        },
+    )
     allow_unk: bool = field(
         default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
     )
@@ -91,6 +98,7 @@ class SummarizationConfig(FairseqDataclass):
         metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
     )
     train_subset: str = II("dataset.train_subset")
+    batch_size: Optional[int] = II("dataset.batch_size")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
         "dataset.dataset_impl"
     )

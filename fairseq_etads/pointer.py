@@ -20,7 +20,7 @@ _CERTAIN = 1e4
 """Logit of a probability of 1."""
 
 
-def pointer_of(model: Any) -> "Optional[Pointer]":
+def pointer_of(model: Any) -> "Optional[PointerHead]":
     """A model's pointer head, or None."""
     return getattr(getattr(model, "decoder", None), "pointer", None)
 
@@ -123,12 +123,12 @@ class PointerOutput:
         log_gen, log_point = F.logsigmoid(self.gate), F.logsigmoid(-self.gate)
         return word, torch.where(point, log_point, log_gen), point
 
-    def sum_of_log_probs(self, log_vocab: Tensor, total: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+    def sum_of_log_probs(self, log_vocab: Tensor, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
         """Sum of log P over the words that can be produced, and how many they are: what label smoothing needs.
 
         Args:
             log_vocab: (N, T, V), float32, log P_vocab.
-            total: (N, T), its sum over the known words that can be produced. count: how many these are.
+            total: (N, T), its sum over the known words that can be produced. count: how many these are, or (N, 1).
 
         Returns:
             the sum (N, T), which also ranges over the document's own words; the count (N, 1).
@@ -168,15 +168,11 @@ class _FloatLinear(nn.Linear):
         return F.linear(at_least_float32(x), at_least_float32(self.weight), at_least_float32(self.bias))
 
 
-class Pointer(nn.Module):
-    """Copy attention and the probability of generating, from the decoder's last states.
-
-    p_gen = sigmoid(w·h + b) and a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer,
-    eq. 11 and 12). The paper's W is the identity; learning it lets the same state ask for a word to copy and for a
-    word to generate. Logits are divided by the root of the width, as everywhere in a Transformer.
+class PointerHead(nn.Module):
+    """The probability of generating instead of copying, p_gen = sigmoid(w·h + b), and what to do with it.
 
     Args:
-        state_dim: width of decoder states. memory_dim: width of encoder outputs.
+        features: width of h.
         kind: "soft" mixes both distributions (eq. 14); "switch" is trained to tell them apart and, in evaluation,
             takes the likelier one (Nallapati et al. 2016, section 2.3).
     """
@@ -184,16 +180,42 @@ class Pointer(nn.Module):
     decides = True
     """Whether a switch takes the likelier of generating and copying in evaluation; if not, it mixes them."""
 
-    def __init__(self, state_dim: int, memory_dim: int, kind: str):
+    def __init__(self, features: int, kind: str):
         super().__init__()
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
         self.kind = kind
-        self.gate = _FloatLinear(state_dim, 1)
-        self.query = nn.Linear(state_dim, memory_dim)
-        self.scale = memory_dim**-0.5
+        self.gate = _FloatLinear(features, 1)
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
+
+    def point(self, states: Tensor, scores: Tensor, vocab: BatchVocab) -> PointerOutput:
+        """h (N, T, features) and logits of the copy attention (N, T, S), float32, of any value where no word is."""
+        copyable = vocab.rows(vocab.copyable, states)[:, None]  # (N, 1, S)
+        nothing = ~copyable.any(dim=2)  # (N, 1)
+        # a softmax over no word at all would be NaN; such a document gets no attention and a gate that needs none
+        log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
+        log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
+        gate = self.gate(states)[:, :, 0]
+        hard = self.kind == "switch" and self.decides and not self.training
+        return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)
+
+
+class Pointer(PointerHead):
+    """A pointer with a copy attention of its own, from the decoder's last states.
+
+    a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, eq. 11 and 12). The paper's W is
+    the identity; learning it lets the same state ask for a word to copy and for a word to generate. Logits are divided
+    by the root of the width, as everywhere in a Transformer.
+
+    Args:
+        state_dim: width of decoder states. memory_dim: width of encoder outputs. kind: see :class:`PointerHead`.
+    """
+
+    def __init__(self, state_dim: int, memory_dim: int, kind: str):
+        super().__init__(state_dim, kind)
+        self.query = nn.Linear(state_dim, memory_dim)
+        self.scale = memory_dim**-0.5
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.zeros_(self.query.bias)
 
@@ -203,12 +225,15 @@ class Pointer(nn.Module):
         documents = memory.shape[1]
         query = (self.query(states) * self.scale).view(documents, -1, memory.shape[2])  # (B, N/B * T, d_enc)
         scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)
+        return self.point(states, scores, vocab)
 
-        copyable = vocab.rows(vocab.copyable, states)[:, None]  # (N, 1, S)
-        nothing = ~copyable.any(dim=2)  # (N, 1)
-        # a softmax over no word at all would be NaN; such a document gets no attention and a gate that needs none
-        log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
-        log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
-        gate = self.gate(states)[:, :, 0]
-        hard = self.kind == "switch" and self.decides and not self.training
-        return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)
+
+class AttentionPointer(PointerHead):
+    """A pointer that copies by the decoder's own attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
+
+    In both papers p_gen comes from the decoder's state, the context and the word before, put side by side: h here.
+    """
+
+    def forward(self, states: Tensor, log_weights: Tensor, vocab: BatchVocab) -> PointerOutput:
+        """h (N, T, features) and the log of the attention (N, T, S), which is renormalised over the words."""
+        return self.point(states, log_weights, vocab)

@@ -18,6 +18,7 @@ from torch import Tensor
 from .compat import replacements_file
 from .data import SummarizationDataset
 from .dictionary import SummarizationDictionary, known_words
+from .factors import load_factor, load_factor_dictionaries
 from .generation import SummaryGenerator
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .pointer import pointer_of
@@ -74,6 +75,11 @@ class SummarizationTask(FairseqTask):
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
         self._trained: Optional[Dict[str, Any]] = None
         self._pointer = "none"
+        self._factors: Tuple[str, ...] = ()
+        self._candidates = 0
+        self._factor_dictionaries: Optional[Dict[str, Dictionary]] = None
+        if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
+            raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -117,7 +123,28 @@ class SummarizationTask(FairseqTask):
         model = super().build_model(cfg, *args, **kwargs)
         pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
+        self._candidates = self._candidates or getattr(model.decoder, "large_vocabulary_trick", 0)
+        factors = getattr(model, "factors", ())
+        if self._factors and factors and factors != self._factors:
+            raise ValueError(f"the models of an ensemble read different factors: {self._factors} and {factors}")
+        self._factors = self._factors or factors
         return model
+
+    @property
+    def factor_dictionaries(self) -> Dict[str, Dictionary]:
+        """The dictionary of each source factor of the data, by its name."""
+        if self._factor_dictionaries is None:
+            self._factor_dictionaries = load_factor_dictionaries(utils.split_paths(self.cfg.data)[0])
+        return self._factor_dictionaries
+
+    @factor_dictionaries.setter
+    def factor_dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
+        self._factor_dictionaries = dictionaries
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a checkpoint is being loaded and no new model trained."""
+        return self._trained is not None
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the criterion.
@@ -134,6 +161,11 @@ class SummarizationTask(FairseqTask):
             raise ValueError(
                 f"--criterion {name} would ask --pointer {self._pointer} for words that other documents have: "
                 "choose --criterion summarization_nll, which has --label-smoothing too"
+            )
+        if self._candidates and str(name).startswith("label_smoothed"):
+            raise ValueError(
+                f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+                "--criterion summarization_nll, which has --label-smoothing too"
             )
         return super().build_criterion(cfg, *args, **kwargs)
 
@@ -176,6 +208,10 @@ class SummarizationTask(FairseqTask):
                 f"it has: {', '.join(found) or 'none'}"
             ) from None
         self._check_unknown(split, pairs.src)
+        factors = {
+            name: load_factor(directory, split, name, self.factor_dictionaries[name], pairs.src_sizes)
+            for name in self._factors
+        }
         self.datasets[split] = SummarizationDataset(
             pairs.src,
             pairs.src_sizes,
@@ -186,6 +222,8 @@ class SummarizationTask(FairseqTask):
             truncate_source=self.truncate_source,
             truncate_target=self.truncate_target,
             name=split,
+            factors=factors,
+            sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
             left_pad_source=self.cfg.left_pad_source,
             left_pad_target=self.cfg.left_pad_target,
             shuffle=(split != "test"),
@@ -218,7 +256,16 @@ class SummarizationTask(FairseqTask):
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
-        """Documents typed or piped into ``fairseq-interactive``, truncated as in training."""
+        """Documents typed or piped into ``fairseq-interactive``, truncated as in training.
+
+        Raises:
+            ValueError: the model reads source factors, which typed words do not have.
+        """
+        if self._factors:
+            raise ValueError(
+                f"the model reads source factors ({', '.join(self._factors)}; --source-factors), and words alone were "
+                "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
+            )
         return SummarizationDataset(
             src_tokens,
             src_lengths,
@@ -333,6 +380,7 @@ class SummarizationTask(FairseqTask):
             "truncate_target": self.truncate_target,
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
+            "factor_dictionaries": {name: fingerprint(self.factor_dictionaries[name]) for name in self._factors},
         }
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -347,6 +395,12 @@ class SummarizationTask(FairseqTask):
                 raise ValueError(
                     f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint "
                     f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with ({trained}): "
+                    "give the data directory with which it was trained"
+                )
+        for name, trained in state_dict.get("factor_dictionaries", {}).items():
+            if name in self.factor_dictionaries and fingerprint(self.factor_dictionaries[name]) != trained:
+                raise ValueError(
+                    f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
                     "give the data directory with which it was trained"
                 )
         first, self._trained = self._trained is None, state_dict

@@ -8,6 +8,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from torch import Tensor
 
 from ..batch_vocab import BatchVocab
+from ..candidates import Candidates
 from ..dictionary import hide_tail
 from ..pointer import PointerOutput
 
@@ -42,9 +43,10 @@ class SummarizationModel:
         return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
 
 
-def batch_vocab(src_tokens: Tensor, words: Any) -> BatchVocab:
+def batch_vocab(src_tokens: Tensor, words: Any, candidates: Optional[Candidates] = None) -> BatchVocab:
     """The vocabulary of a batch of documents (B, S), with the dictionary ``words`` of the known words."""
-    return BatchVocab(src_tokens, len(words), pad=words.pad(), bos=words.bos(), eos=words.eos(), unk=words.unk())
+    pad, bos, eos, unk = words.pad(), words.bos(), words.eos(), words.unk()
+    return BatchVocab(src_tokens, len(words), pad=pad, bos=bos, eos=eos, unk=unk, candidates=candidates)
 
 
 def check_one_dictionary(option: str, task: Any) -> None:

@@ -1,0 +1,75 @@
+"""Source factors: a value for each word of a document, such as its part of speech, binarised beside the words.
+
+DATA/factors.json                        {"factors": ["pos", "ner", "tf", "idf"]}
+DATA/dict.factor-NAME.txt                fairseq's dictionary of the values
+DATA/SPLIT.factor-NAME.{bin,idx}         fairseq's indexed data: one value a word, and the end symbol
+"""
+
+import json
+import os
+import re
+from typing import Any, Dict, Sequence
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+
+FILE = "factors.json"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
+    """The dictionary of each factor that a data directory has, by its name; none if there is no factors.json.
+
+    Raises:
+        ValueError: factors.json does not say what it should.
+        FileNotFoundError: a dictionary is missing.
+    """
+    path = os.path.join(directory, FILE)
+    if not os.path.isfile(path):
+        return {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            names = json.load(file)["factors"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f'{path}: expected {{"factors": [names]}} ({type(error).__name__}: {error})') from None
+    # a name becomes part of file names
+    if not isinstance(names, list) or any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
+        raise ValueError(f"{path}: the names of factors are letters, digits, - and _; it has {names!r}")
+    dictionaries = {}
+    for name in names:
+        file_name = os.path.join(directory, f"dict.factor-{name}.txt")
+        if not os.path.isfile(file_name):
+            raise FileNotFoundError(f'{path} names the factor "{name}", but there is no {file_name}')
+        dictionaries[name] = Dictionary.load(file_name)
+    return dictionaries
+
+
+def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
+    """The values of one factor for a split.
+
+    Args:
+        sizes: of the documents, with the end symbol, which the values must have too.
+
+    Raises:
+        FileNotFoundError: the split has no such file.
+        ValueError: the file does not belong to these documents.
+    """
+    path = os.path.join(directory, f"{split}.factor-{name}")
+    values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
+    if values is None:
+        raise FileNotFoundError(
+            f'--source-factors: split "{split}" has no values of the factor "{name}" ({path}.idx); make the data again '
+            "with etads-prepare --factors"
+        )
+    if len(values) != len(sizes):
+        raise ValueError(
+            f"{path}: {len(values):,} documents, but split {split} has {len(sizes):,}; make the data again"
+        )
+    differ = np.nonzero(np.asarray(values.sizes) != np.asarray(sizes))[0]
+    if len(differ):
+        first = int(differ[0])
+        raise ValueError(
+            f"{path}: {len(differ):,} documents have another number of values than of words, the first is number "
+            f"{first} (from 0; {values.sizes[first]} and {sizes[first]}); make the data again"
+        )
+    return values

@@ -1,0 +1,299 @@
+"""The decoder of the recurrent family: a GRU with additive attention and the mechanisms around it."""
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.models import FairseqIncrementalDecoder
+from torch import Tensor, nn
+
+from ..attention import additive_scores, at_least_float32, hierarchical_log_attention, log_attention
+from ..batch_vocab import BatchVocab
+from ..candidates import Candidates
+from ..optim import wants_rows
+from ..pointer import AttentionPointer, PointerOutput
+from .common import batch_vocab
+from .rnn_encoder import MAX_POSITIONS
+
+
+class DecoderState(NamedTuple):
+    """What one step leaves to the next; a row for each hypothesis.
+
+    Attributes:
+        hidden: h (N, H).
+        spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
+            attention.
+        covered: the sum of attention so far (N, S); None without coverage.
+    """
+
+    hidden: Tensor
+    spent: Optional[Tensor] = None
+    covered: Optional[Tensor] = None
+
+
+class QueryScores(nn.Module):
+    """v · tanh(W_h h + W_e E[o] + b + keys): Nallapati et al., section 2.3, where the keys are W_c h^d."""
+
+    def __init__(self, hidden: int, word: int, width: int):
+        super().__init__()
+        self.from_hidden = nn.Linear(hidden, width, bias=False)
+        self.from_word = nn.Linear(word, width)
+        self.weight = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
+
+    def forward(self, hidden: Tensor, word: Tensor, keys: Tensor, *coverage: Optional[Tensor]) -> Tensor:
+        """h (N, H), ``from_word`` of words before (N, A), keys (B, S, A) -> scores (N, S); coverage: c (N, S), w_c."""
+        documents = len(keys)
+        query = (self.from_hidden(hidden) + word).view(documents, -1, keys.shape[2])
+        covered, weight = coverage if coverage else (None, None)
+        if covered is not None:
+            covered = covered.view(documents, query.shape[1], -1)
+        return additive_scores(query, keys, self.weight, covered, weight).view(len(hidden), -1)
+
+
+class OutputTable(nn.Module):
+    """The output layer, of all words or of some.
+
+    Args:
+        weight: (V, E).
+    """
+
+    def __init__(self, weight: nn.Parameter):
+        super().__init__()
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(len(weight), 1))  # a column, so that it can be looked up by rows, too
+
+    def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
+        """Weight (C, E) and bias (C,) of the words (C,); nothing else receives a gradient."""
+        sparse = wants_rows(self.weight)
+        return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
+
+    def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
+        """(N, T, E) -> logits (N, T, V), or of the ``rows`` (N, T, C)."""
+        weight, bias = (self.weight, self.bias[:, 0]) if rows is None else rows
+        return F.linear(x, weight, bias)
+
+
+class RecurrentDecoder(FairseqIncrementalDecoder):
+    """A GRU: c_t by attention from h_{t-1} and the word before; h_t = GRU([E; c_t], h_{t-1}); tanh(W [h_t; E; c_t]).
+
+    Args:
+        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
+        output: weight (V, E) of the output layer.
+        source_words: for each known word of the documents its id among ``dictionary``, or 0; None: the same words.
+    """
+
+    shares_documents = True
+    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        output: nn.Parameter,
+        source_words: Optional[Tensor] = None,
+    ):
+        super().__init__(dictionary)
+        word, hidden, memory = embed_tokens.embedding_dim, cfg.decoder_hidden_size, 2 * cfg.encoder_hidden_size
+        self.large_vocabulary_trick = int(cfg.large_vocabulary_trick)
+        self.register_buffer("source_words", source_words, persistent=False)
+        self.embed_tokens = embed_tokens
+        self.dropout = nn.Dropout(cfg.dropout)
+        self.attention = QueryScores(hidden, word, cfg.attention_dim)
+        self.sentence_attention: Optional[QueryScores] = None
+        if cfg.hierarchical_attention:
+            self.sentence_attention = QueryScores(hidden, word, cfg.attention_dim)
+        self.temporal = bool(cfg.temporal_attention)
+        self.coverage_weight: Optional[nn.Parameter] = None
+        if cfg.coverage:
+            self.coverage_weight = nn.Parameter(torch.empty(cfg.attention_dim).uniform_(-0.1, 0.1))
+        self.cell = nn.GRUCell(word + memory, hidden)
+        features = hidden + word + memory
+        self.readout = nn.Linear(features, output.shape[1])
+        self.output_projection = OutputTable(output)
+        self.pointer: Optional[AttentionPointer] = None
+        if str(cfg.pointer) != "none":
+            self.pointer = AttentionPointer(features, str(cfg.pointer))
+
+    def batch_vocab(self, src_tokens: Tensor) -> BatchVocab:
+        """The vocabulary of a batch of documents (B, S), over all V words."""
+        return batch_vocab(src_tokens, self.dictionary)
+
+    def candidates(self, src_tokens: Tensor, summaries: Optional[Tensor]) -> Candidates:
+        """The words of the softmax.
+
+        Args:
+            src_tokens: documents (B, S).
+            summaries: (B, T), the words that are fed when summaries are given: their own, but for the end symbol. They
+                are candidates, as in Jean et al. 2014, so that each has a likelihood. In search there are none.
+
+        In training the batch shares its candidates; otherwise each document has its own, so that what is found does not
+        depend on the batch.
+        """
+        texts = src_tokens
+        if self.source_words is not None:
+            known = src_tokens < len(self.source_words)
+            texts = self.source_words[src_tokens.masked_fill(~known, 0)]
+        if summaries is not None:
+            texts = torch.cat([texts, summaries], dim=1)
+        size, specials = len(self.dictionary), self.dictionary.nspecial
+        return Candidates(texts, self.large_vocabulary_trick, size, specials, shared=self.training)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        features_only: bool = False,
+        **_: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of the next words.
+
+        Args:
+            prev_output_tokens: (N, T), N a multiple of the documents B; rows of a document follow one another.
+            encoder_out: of the encoder. incremental_state: only the last word is read, and the past from here.
+
+        Returns:
+            logits (N, T, V), or (N, T, C) with the large-vocabulary trick, whose "candidates" are then in the extras.
+            Extras: "attn", a list of the attention (N, T, S), and with a pointer its :class:`PointerOutput`, "pointer".
+        """
+        assert encoder_out is not None, "the decoder needs the encoder's output"
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+        x = self.dropout(self.embed_tokens(prev_output_tokens))
+        real = prev_output_tokens.ne(self.dictionary.pad())
+        features, log_weights = self._run(x, real, encoder_out, incremental_state)
+        extra: Dict[str, Any] = {"attn": [log_weights.exp()]}
+        states = self.dropout(torch.tanh(self.readout(features)))
+        if features_only:
+            return states, extra
+        return self._logits(states, features, log_weights, extra, prev_output_tokens, encoder_out, incremental_state)
+
+    def _run(
+        self, x: Tensor, real: Tensor, encoder_out: Dict[str, Any], incremental_state: Optional[Any]
+    ) -> Tuple[Tensor, Tensor]:
+        """Words (N, T, E), which are real (N, T) -> features [h; E; c] (N, T, …), log of the attention (N, T, S)."""
+        state = self._begin(encoder_out, incremental_state, len(x))
+        padded = not bool(real[:, 0].all())  # on the left; on the right, what comes of it is not looked at
+        padding = encoder_out["encoder_padding_mask"][0].repeat_interleave(len(x) // _documents(encoder_out), dim=0)
+        from_words = self.attention.from_word(x)
+        from_words_to_sentences = None if self.sentence_attention is None else self.sentence_attention.from_word(x)
+        states, contexts, weights = [], [], []
+        for t in range(x.shape[1]):
+            old = state
+            of_sentences = None if from_words_to_sentences is None else from_words_to_sentences[:, t]
+            log_weight, state = self._attend(state, from_words[:, t], of_sentences, encoder_out, padding)
+            memory = encoder_out["encoder_out"][0]
+            shared = log_weight.exp().view(len(memory), -1, memory.shape[1]).to(memory.dtype)
+            context = torch.bmm(shared, memory).view(len(x), -1)
+            state = state._replace(hidden=self.cell(torch.cat([x[:, t], context], dim=1), state.hidden))
+            if padded:
+                state = DecoderState(*(_where(real[:, t], *pair) for pair in zip(state, old)))  # type: ignore[arg-type]
+            states.append(state.hidden)
+            contexts.append(context)
+            weights.append(log_weight)
+        if incremental_state is not None:
+            kept = {name: value for name, value in state._asdict().items() if value is not None}
+            self.set_incremental_state(incremental_state, "state", kept)
+        features = torch.cat([torch.stack(states, 1), x, torch.stack(contexts, 1)], dim=2)
+        return features, torch.stack(weights, 1)
+
+    def _begin(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
+        saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
+        if saved:
+            return DecoderState(**saved)
+        hidden = encoder_out["first_state"][0].repeat_interleave(rows // _documents(encoder_out), dim=0)
+        length = encoder_out["encoder_out"][0].shape[1]
+        nothing = at_least_float32(hidden).new_zeros(rows, length)
+        spent = torch.full_like(nothing, float("-inf")) if self.temporal else None
+        return DecoderState(hidden, spent, None if self.coverage_weight is None else nothing)
+
+    def _attend(
+        self,
+        state: DecoderState,
+        word: Tensor,
+        word_to_sentences: Optional[Tensor],
+        encoder_out: Dict[str, Any],
+        padding: Tensor,
+    ) -> Tuple[Tensor, DecoderState]:
+        """Log of this step's attention (N, S), and the state with what it has spent."""
+        keys = encoder_out["keys"][0]
+        scores = self.attention(state.hidden, word, keys, state.covered, self.coverage_weight)
+        logits = scores
+        if state.spent is not None:
+            # log beta, which is 0 in the first step (Nallapati et al., equation 1)
+            logits = scores - state.spent.masked_fill(state.spent.isneginf(), 0.0)
+            state = state._replace(spent=torch.logaddexp(state.spent, scores))
+        log_weight = log_attention(logits[:, None], padding)
+        if self.sentence_attention is not None and word_to_sentences is not None:
+            of_sentences = self.sentence_attention(state.hidden, word_to_sentences, encoder_out["sentence_keys"][0])
+            beams = len(scores) // len(keys)
+            missing = encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0)
+            ids = encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0)
+            log_weight = hierarchical_log_attention(log_weight, log_attention(of_sentences[:, None], missing), ids)
+        log_weight = log_weight[:, 0]
+        if state.covered is not None:
+            state = state._replace(covered=state.covered + log_weight.exp())
+        return log_weight, state
+
+    def _logits(
+        self,
+        states: Tensor,
+        features: Tensor,
+        log_weights: Tensor,
+        extra: Dict[str, Any],
+        tokens: Tensor,
+        encoder_out: Dict[str, Any],
+        incremental_state: Optional[Any],
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of readouts (N, T, E); adds "candidates" and "pointer" to the extras."""
+        source = encoder_out["src_tokens"][0]
+        # in search the batch's words stay the same; a given summary has words of its own
+        kept = encoder_out if incremental_state is not None else {}
+        candidates: Optional[Candidates] = kept.get("candidates")
+        if candidates is None and self.large_vocabulary_trick:
+            given = tokens.reshape(len(source), -1) if incremental_state is None else None
+            candidates = kept["candidates"] = self.candidates(source, given)
+            kept["output_rows"] = self.output_projection.rows(candidates.words)
+        logits = self.output_projection(states, kept.get("output_rows"))
+        if candidates is not None:
+            extra["candidates"] = candidates
+            logits = candidates.restrict(logits)
+        if self.pointer is not None:
+            if "batch_vocab" not in kept:
+                kept["batch_vocab"] = batch_vocab(source, self.dictionary, candidates)
+            extra["pointer"] = self.pointer(features, log_weights, kept["batch_vocab"])
+        return logits, extra
+
+    def get_normalized_probs(
+        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
+    ) -> Tensor:
+        """(Log-)probabilities by extended id: (N, T, V), with a pointer (N, T, V + K); 0 for words of no column."""
+        logits, extra = net_output
+        pointer: Optional[PointerOutput] = extra.get("pointer")
+        if pointer is None:
+            scores = at_least_float32(logits).log_softmax(dim=-1)
+        else:  # generation may have cut the logits to the last step
+            scores = pointer.last(logits.shape[1]).log_probs(logits)
+        if "candidates" in extra:
+            scores = extra["candidates"].spread(scores)
+        return scores if log_probs else scores.exp()
+
+    def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:
+        """Let hypotheses (rows) take the places of others."""
+        saved = self.get_incremental_state(incremental_state, "state")
+        if saved is not None:
+            kept = {name: value.index_select(0, new_order) for name, value in saved.items() if value is not None}
+            self.set_incremental_state(incremental_state, "state", kept)
+
+    def max_positions(self) -> int:
+        return MAX_POSITIONS
+
+
+def _documents(encoder_out: Dict[str, Any]) -> int:
+    return len(encoder_out["encoder_out"][0])
+
+
+def _where(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
+    """``new`` in the rows (N,) that are True, else ``old``; None if there is none."""
+    return None if new is None or old is None else torch.where(rows[:, None], new, old)

@@ -1,0 +1,165 @@
+"""Optimisers whose step costs what the batch's words cost, however long the dictionary is.
+
+A table of word vectors has a gradient in the rows of a batch's words alone. fairseq's Adam, Adadelta and Adagrad go
+through the whole table all the same: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
+``lazy_adagrad`` are those optimisers on the rows that have a gradient; the moments of other rows stay as they are until
+their words come up again, and weight decay waits as well.
+"""
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adadelta import Adadelta
+from fairseq.optim.adagrad import Adagrad
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from torch import Tensor, nn
+
+
+def mark_table(weight: nn.Parameter) -> None:
+    """Say that a weight (V, D) is only looked up by rows, so that a lazy optimiser may ask for sparse gradients."""
+    weight.looked_up = True  # type: ignore[attr-defined]
+
+
+def wants_rows(weight: Tensor) -> bool:
+    """Whether an optimiser has asked for the gradient of the rows that were looked up, and of no others."""
+    return bool(getattr(weight, "sparse_gradient", False))
+
+
+@contextlib.contextmanager
+def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Inside, the optimiser holds each table with a sparse gradient as a small one of the rows that have a gradient.
+
+    Afterwards rows and their states (every tensor of a state that is as long as the table) are put back. Works for
+    every optimiser that treats each row by itself.
+    """
+    swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
+    for group in optimizer.param_groups:
+        for place, table in enumerate(group["params"]):
+            if table.grad is None or not table.grad.is_sparse:
+                continue
+            gradient = table.grad.coalesce()
+            rows = gradient.indices()[0]
+            part = nn.Parameter(table.detach().index_select(0, rows))
+            part.grad = gradient.values()
+            if table in optimizer.state:
+                optimizer.state[part] = _map_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
+            group["params"][place] = part
+            swapped.append((group["params"], place, table, part, rows))
+    try:
+        yield
+    finally:
+        for params, place, table, part, rows in swapped:
+            params[place] = table
+            table.detach().index_copy_(0, rows, part.detach())
+            _keep_state(optimizer, table, optimizer.state.pop(part, {}), rows)
+
+
+def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
+    """A state with ``function`` applied to its tensors that have ``length`` rows."""
+    return {
+        name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
+        for name, value in state.items()
+    }
+
+
+def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
+    """Write the states of some rows into those of the table; states begin at zero, as in all optimisers here."""
+    own = optimizer.state[table]
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
+            if name not in own:
+                own[name] = value.new_zeros((len(table), *value.shape[1:]))
+            own[name].index_copy_(0, rows, value)
+        else:
+            own[name] = value
+
+
+class LazyRows(FairseqOptimizer):
+    """To be inherited before one of fairseq's optimisers.
+
+    With several processes gradients are dense, because fairseq sums those among them; the result is then the plain
+    optimiser's.
+    """
+
+    def __init__(self, cfg: Any, params: Any):
+        params = list(params)
+        super().__init__(cfg, params)
+        alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
+        for parameter in params:
+            if getattr(parameter, "looked_up", False):
+                parameter.sparse_gradient = alone or torch.distributed.get_world_size() == 1
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """No: a table must stay one."""
+        return False
+
+    def multiply_grads(self, c: Any) -> None:
+        """Multiply gradients by a number; fairseq's leaves sparse ones as they are."""
+        for parameter in self.params:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                # coalesced: a word that occurs twice has one gradient, the sum
+                parameter.grad = parameter.grad.coalesce() * c
+            elif parameter.grad is not None:
+                parameter.grad.mul_(c)
+
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
+        """As fairseq's, over the rows that have a gradient."""
+        gradients: List[Any] = []
+        for parameter in self.params:
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
+                gradients.append(SimpleNamespace(grad=parameter.grad.values()))
+            else:
+                gradients.append(parameter)
+        if not gradients:
+            return next(iter(self.params)).new_zeros(())
+        norm: Tensor = utils.clip_grad_norm_(gradients, max_norm, aggregate_norm_fn)
+        return norm
+
+    def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
+        """One step of the rows that have a gradient."""
+        with touched_rows(self.optimizer):
+            super().step(closure, scale, groups)
+
+
+@register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
+class LazyAdam(LazyRows, FairseqAdam):
+    """fairseq's Adam on the rows that have a gradient; bias correction counts the table's steps."""
+
+
+@register_optimizer("lazy_adadelta")
+class LazyAdadelta(LazyRows, Adadelta):
+    """fairseq's Adadelta on the rows that have a gradient."""
+
+
+@register_optimizer("lazy_adagrad")
+class LazyAdagrad(LazyRows, Adagrad):
+    """fairseq's Adagrad on the rows that have a gradient: the same as Adagrad, whose other rows would not move.
+
+    ``--initial-accumulator`` is where the sums of squared gradients begin (See et al. 2017: 0.1).
+    """
+
+    @staticmethod
+    def add_args(parser: Any) -> None:
+        Adagrad.add_args(parser)
+        parser.add_argument(
+            "--initial-accumulator",
+            type=float,
+            default=0.0,
+            metavar="X",
+            help="where the sums of squared gradients begin (See et al. 2017: 0.1)",
+        )
+
+    @property
+    def optimizer_config(self) -> Dict[str, Any]:
+        config: Dict[str, Any] = super().optimizer_config
+        if self.args.initial_accumulator < 0:
+            raise ValueError(f"--initial-accumulator {self.args.initial_accumulator}: choose 0 or more")
+        return {**config, "initial_accumulator_value": self.args.initial_accumulator}
