@@ -1,5 +1,6 @@
 """What the tests share: small models and tasks built as fairseq builds them, batches, and the real commands."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -28,20 +29,33 @@ SMALL = {
 }
 
 
-def make_dictionary(words: int = 40, tail: int = 0) -> Dictionary:
-    """Ids 4 … words + 3 are known words; ``tail`` more can only be copied."""
+RECURRENT = {
+    "encoder_layers": 1,
+    "encoder_embed_dim": 16,
+    "encoder_hidden_size": 12,
+    "attention_dim": 10,
+}
+"""Sizes of a small recurrent model."""
+
+
+def make_dictionary(words: int = 40, tail: int = 0, mark: bool = False) -> Dictionary:
+    """Ids 4 … words + 3 are known words, the last "<q>" if ``mark``; ``tail`` more can only be copied."""
     dictionary = Dictionary()
     for number in range(words):
-        dictionary.add_symbol(f"w{number}", n=words - number)
+        dictionary.add_symbol("<q>" if mark and number == words - 1 else f"w{number}", n=words - number)
     for number in range(tail):
         dictionary.add_symbol(f"rare{number}", n=0)
     return dictionary
 
 
 def make_task(
-    truncate_source: Optional[int] = None, truncate_target: Optional[int] = None, tail: int = 0, **options
+    truncate_source: Optional[int] = None,
+    truncate_target: Optional[int] = None,
+    tail: int = 0,
+    mark: bool = False,
+    **options,
 ) -> SummarizationTask:
-    dictionary = make_dictionary(tail=tail)
+    dictionary = make_dictionary(tail=tail, mark=mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():
@@ -49,15 +63,19 @@ def make_task(
     return SummarizationTask(cfg, dictionary, dictionary)
 
 
+@functools.lru_cache(maxsize=None)  # Hydra takes half a second
+def model_config(arch: str, **options):
+    """The options of a model as fairseq-train hands them to it."""
+    args = Namespace(arch=arch, **options)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args if arch == "transformer" else convert_namespace_to_omegaconf(args).model
+
+
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):
     """A small model, built the way fairseq-train builds it; options as on its command line, with underscores."""
     task = task or make_task()
-    args = Namespace(arch=arch, **{**SMALL, **options})
-    ARCH_CONFIG_REGISTRY[arch](args)
-    cfg = convert_namespace_to_omegaconf(args)
     torch.manual_seed(1)
-    model_cfg = cfg.model if arch != "transformer" else args
-    model = ARCH_MODEL_REGISTRY[arch].build_model(model_cfg, task)
+    model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch, **{**SMALL, **options}), task)
     with torch.no_grad():  # biases start at 0; a test should see them matter
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):

@@ -187,3 +187,64 @@ def coverage_loss(attention: Tensor) -> List[float]:
             loss += min(attention[t, j].item(), covered)
         losses.append(loss)
     return losses
+
+
+def additive_scores(
+    query: Tensor, keys: Tensor, weight: Tensor, coverage: Optional[Tensor] = None, w_c: Optional[Tensor] = None
+) -> Tensor:
+    """Bahdanau et al. 2014; with coverage See et al. 2017, equation 11. query (T, A), keys (S, A) -> (T, S)."""
+    scores = torch.zeros(len(query), len(keys), dtype=query.dtype)
+    for t in range(len(query)):
+        for j in range(len(keys)):
+            hidden = query[t] + keys[j]
+            if coverage is not None and w_c is not None:
+                hidden = hidden + coverage[t, j] * w_c
+            scores[t, j] = (weight * torch.tanh(hidden)).sum()
+    return scores
+
+
+def temporal_attention(scores: Tensor) -> Tensor:
+    """Nallapati et al., equation 1, with exponentials as they are. scores (T, S) -> (T, S)."""
+    steps, length = scores.shape
+    rows = []
+    for t in range(steps):
+        shares = []
+        for j in range(length):
+            beta = sum(math.exp(scores[k, j].item()) for k in range(t)) if t else 1.0
+            shares.append(math.exp(scores[t, j].item()) / beta)
+        rows.append([share / sum(shares) for share in shares])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: List[int]) -> Tensor:
+    """Nallapati et al., section 2.4. word (T, S), sentence (T, N) -> (T, S)."""
+    rows = []
+    for t in range(len(word)):
+        products = [word[t, j].item() * sentence[t, number].item() for j, number in enumerate(sentence_ids)]
+        rows.append([product / sum(products) for product in products])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def candidates(texts: List[List[int]], limit: int, size: int, specials: int) -> List[int]:
+    """Nallapati et al., section 2.1: the texts' words, then the most frequent ones until there are ``limit``."""
+    chosen = set(range(specials)) | {word for text in texts for word in text if word < size}
+    for word in range(size):
+        if len(chosen) >= limit:
+            break
+        chosen.add(word)
+    return sorted(chosen)
+
+
+def gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor) -> Tensor:
+    """A gated recurrent unit (Cho et al. 2014) with torch's order of gates: reset, update, new. x (D,), h (H,)."""
+    size = len(h)
+    result = torch.zeros_like(h)
+    for i in range(size):
+        gates = []
+        for row in (i, size + i):
+            gates.append(torch.sigmoid(w_ih[row] @ x + b_ih[row] + w_hh[row] @ h + b_hh[row]))
+        reset, update = gates
+        row = 2 * size + i
+        new = torch.tanh(w_ih[row] @ x + b_ih[row] + reset * (w_hh[row] @ h + b_hh[row]))
+        result[i] = (1 - update) * new + update * h[i]
+    return result

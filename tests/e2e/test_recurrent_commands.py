@@ -1,0 +1,147 @@
+"""The recurrent presets through the real commands: training, generation, factors, pointers, sentences."""
+
+import json
+import random
+import string
+import sys
+
+import pytest
+from fairseq.data import Dictionary, indexed_dataset
+from helpers import run_command
+from toy import PLUGIN, WORDS, summaries
+
+from fairseq_etads.models.rnn import PRESETS
+
+FACTORS = ["pos", "ner", "tf", "idf"]
+SPLITS = {"train": 1500, "valid": 30, "test": 60}
+SIZES = ["--encoder-embed-dim", "32", "--encoder-hidden-size", "48", "--attention-dim", "32"]
+TRAIN = [
+    *("--criterion", "summarization_nll", "--batch-size", "25", "--required-batch-size-multiple", "1"),
+    *("--num-workers", "0", "--clip-norm", "2", "--no-progress-bar", "--log-format", "simple", "--seed", "7"),
+    *("--cpu", "--no-epoch-checkpoints"),
+]
+GENERATE = ["--beam", "3", "--max-len-b", "4", "--cpu", "--batch-size", "20"]
+IN_ONE_PROCESS = """
+import sys, json
+from fairseq_cli import generate, train
+for name, *argv in json.load(open(sys.argv[1])):
+    sys.argv = [name, *argv]
+    {"fairseq-train": train, "fairseq-generate": generate}[name].cli_main()
+"""
+
+
+def write_corpus(directory):
+    """The summary is the document's one word that its factors mark: a new word, which only a pointer can write."""
+    r = random.Random(0)
+    values = {name: {split: [] for split in SPLITS} for name in FACTORS}
+    for split, count in SPLITS.items():
+        with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
+            for _ in range(count):
+                document = r.choices(WORDS, k=r.randint(3, 8))
+                answer = "".join(r.choices(string.ascii_lowercase, k=8))
+                document.insert(r.randint(0, len(document)), answer)
+                document.insert(r.randint(1, len(document)), "<q>")
+                sources.write(" ".join(document) + "\n")
+                targets.write(f"{answer} {document[0] if document[0] != answer else WORDS[0]}\n")
+                for name in FACTORS:
+                    values[name][split].append(["yes" if word == answer else r.choice("ab") for word in document])
+    return values
+
+
+def write_factors(data, values):
+    (data / "factors.json").write_text(json.dumps({"factors": FACTORS}))
+    for name, splits in values.items():
+        dictionary = Dictionary()
+        lines = {split: [dictionary.encode_line(" ".join(v)) for v in rows] for split, rows in splits.items()}
+        dictionary.save(str(data / f"dict.factor-{name}.txt"))
+        for split, rows in lines.items():
+            prefix = str(data / f"{split}.factor-{name}")
+            builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary))
+            for row in rows:
+                builder.add_item(row)
+            builder.finalize(f"{prefix}.idx")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("recurrent")
+    values = write_corpus(directory)
+    run_command(
+        ["etads-dictionary", "dict.txt", "--train", "train.source", "train.target", "--size", str(len(WORDS) + 1)]
+        + ["--jobs", "1", "--documents", "valid.source", "test.source"],
+        cwd=directory,
+    )
+    run_command(
+        ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir", "bin"]
+        + [f"--{split}pref={split}" for split in ("train", "valid", "test")] + ["--srcdict", "dict.txt"],
+        cwd=directory,
+    )  # fmt: skip
+    write_factors(directory / "bin", values)
+    return directory
+
+
+def train_command(corpus, arch, save, *options):
+    return [
+        "fairseq-train",
+        str(corpus / "bin"),
+        *PLUGIN,
+        "--arch",
+        arch,
+        *SIZES,
+        *TRAIN,
+        "--save-dir",
+        str(save),
+        *options,
+    ]
+
+
+def generate_command(corpus, save, *options):
+    path = str(save / "checkpoint_last.pt")
+    return ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", path, *GENERATE, *options]
+
+
+def test_every_preset_trains_and_decodes(corpus, tmp_path):
+    """One process for all: each command would first spend seconds on importing torch."""
+    commands, optimizers = [], ["lazy_adam", "lazy_adadelta", "lazy_adagrad", "adam"]
+    for number, arch in enumerate(PRESETS):
+        optimizer = ["--optimizer", optimizers[number % 4], "--lr", "0.01", "--max-update", "6"]
+        trick = ["--large-vocabulary-trick", "20"] if "lvt" in arch else []
+        extra = ["--sort-within", "10", "--coverage-loss", "1", "--label-smoothing", "0.1"]
+        commands += [train_command(corpus, arch, tmp_path / arch, *optimizer, *trick, *extra)]
+        commands += [generate_command(corpus, tmp_path / arch, "--results-path", str(tmp_path / arch))]
+    (tmp_path / "commands.json").write_text(json.dumps(commands))
+    run_command([sys.executable, "-c", IN_ONE_PROCESS, str(tmp_path / "commands.json")], cwd=tmp_path)
+    for arch in PRESETS:
+        found = summaries((tmp_path / arch / "generate-test.txt").read_text())
+        assert sorted(found) == list(range(SPLITS["test"])), arch
+
+
+def test_a_switch_learns_to_copy_the_word_that_a_factor_marks(corpus, tmp_path):
+    options = ["--large-vocabulary-trick", "20", "--optimizer", "lazy_adam", "--lr", "4e-3", "--max-update", "240"]
+    log = run_command(train_command(corpus, "feats_lvt2k_ptr", tmp_path, *options), cwd=tmp_path).stdout
+    assert "p_gen=" in log
+    found = summaries(run_command(generate_command(corpus, tmp_path), cwd=tmp_path).stdout)
+    expected = (corpus / "test.target").read_text().splitlines()
+    right = sum(found[number].split()[:1] == answer.split()[:1] for number, answer in enumerate(expected))
+    assert right >= 0.95 * len(expected), f"{right} of {len(expected)}"
+
+    result = run_command(
+        ["fairseq-interactive", str(corpus / "bin"), *PLUGIN, "--path", str(tmp_path / "checkpoint_last.pt"), "--cpu"],
+        cwd=tmp_path, check=False, input="word1 word2\n",
+    )  # fmt: skip
+    assert result.returncode != 0
+    last = result.stdout.strip().splitlines()[-1]
+    assert "the model reads source factors (idf, ner, pos, tf; --source-factors)" in last
+
+
+@pytest.mark.parametrize("missing", ["factors.json", "train.factor-tf.idx"])
+def test_missing_factors_are_refused_in_words(corpus, tmp_path, missing):
+    (tmp_path / "bin").mkdir()
+    for path in (corpus / "bin").iterdir():
+        if path.name != missing:
+            (tmp_path / "bin" / path.name).symlink_to(path)
+    command = train_command(tmp_path, "feats_lvt2k", tmp_path, "--optimizer", "adam", "--max-update", "1")
+    result = run_command(command, cwd=tmp_path, check=False)
+    assert result.returncode != 0
+    last = result.stdout.strip().splitlines()[-1]
+    assert "--source-factors" in last and "etads-prepare --factors" in last

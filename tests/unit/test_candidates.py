@@ -1,0 +1,88 @@
+"""The large-vocabulary trick: which words, in which column, against a loop."""
+
+import pytest
+import reference
+import torch
+
+from fairseq_etads.batch_vocab import BatchVocab
+from fairseq_etads.candidates import Candidates
+
+SIZE, UNK, SPECIALS = 60, 3, 4
+
+
+def random_texts(seed, rows=5, length=9):
+    generator = torch.Generator().manual_seed(seed)
+    texts = torch.randint(0, SIZE + 20, (rows, length), generator=generator)
+    texts[-1, 4:] = 1  # padding
+    return texts
+
+
+@pytest.mark.parametrize("limit", [1, 4, 10, 25, 59, 60, 200])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_shared_list_is_that_of_the_loop(seed, limit):
+    texts = random_texts(seed)
+    found = Candidates(texts, limit, SIZE, SPECIALS, shared=True)
+    assert found.words.tolist() == reference.candidates(texts.tolist(), limit, SIZE, SPECIALS)
+    assert found.allowed is None
+
+
+@pytest.mark.parametrize("limit", [1, 4, 10, 25, 59, 60, 200])
+@pytest.mark.parametrize("seed", range(4))
+def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
+    texts = random_texts(seed)
+    found = Candidates(texts, limit, SIZE, SPECIALS, shared=False)
+    together = set()
+    for text, allowed in zip(texts.tolist(), found.allowed):
+        own = reference.candidates([text], limit, SIZE, SPECIALS)
+        assert found.words[allowed].tolist() == own
+        together |= set(own)
+    assert found.words.tolist() == sorted(together)
+
+
+def test_special_symbols_keep_their_numbers_and_columns_lead_back():
+    found = Candidates(random_texts(0), 12, SIZE, SPECIALS, shared=True)
+    count = len(found)
+    assert found.words[:SPECIALS].tolist() == [0, 1, 2, 3]
+    ids = torch.arange(SIZE + 3)
+    columns = found.columns(ids, UNK)
+    for word, column in zip(ids.tolist(), columns.tolist()):
+        if word >= SIZE:
+            assert column == word - SIZE + count
+        elif word in found.words.tolist():
+            assert found.words[column] == word
+        else:
+            assert column == UNK
+
+
+def test_scores_are_spread_over_the_words_that_they_belong_to():
+    found = Candidates(random_texts(1), 12, SIZE, SPECIALS, shared=True)
+    scores = torch.randn(2, 3, len(found) + 2)
+    wide = found.spread(scores)
+    assert wide.shape == (2, 3, SIZE + 2)
+    ids = [*found.words.tolist(), SIZE, SIZE + 1]
+    assert torch.equal(wide[:, :, ids], scores)
+    assert wide.isfinite().sum() == scores.numel()
+
+
+def test_words_of_other_documents_have_no_probability():
+    texts = torch.tensor([[50, 2], [51, 2], [52, 2]])
+    found = Candidates(texts, 6, SIZE, SPECIALS, shared=False)
+    logits = found.restrict(torch.zeros(6, 1, len(found)))  # two beams each
+    assert [row.isfinite().sum().item() for row in logits] == [6] * 6
+    place = found.words.tolist().index(51)
+    assert logits[:, 0, place].isfinite().tolist() == [False, False, True, True, False, False]
+    chosen = found.select(torch.tensor([2, 0]))
+    assert torch.equal(chosen.allowed, found.allowed[[2, 0]]) and chosen.words is found.words
+
+
+def test_a_batchs_vocabulary_numbers_columns():
+    source = torch.tensor([[5, 70, 55, 70, 2], [55, 9, 2, 1, 1]])
+    found = Candidates(source, 8, SIZE, SPECIALS, shared=True)
+    plain = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3)
+    vocab = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3, candidates=found)
+    assert (vocab.known, vocab.size) == (len(found), len(found) + 1)
+    assert torch.equal(vocab.source, found.columns(plain.source, UNK))
+    assert torch.equal(vocab.words[vocab.is_word], found.columns(plain.words, UNK)[plain.is_word])
+    words = torch.tensor([[70, 5], [70, 55]])
+    assert torch.equal(vocab.encode(words), plain.encode(words))
+    assert torch.equal(vocab.decode(plain.encode(words)), plain.decode(plain.encode(words)))

@@ -1,0 +1,132 @@
+"""Source factors from files to batches, and sorting within some batches."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+from helpers import EOS, PAD, make_dictionary, make_task
+
+from fairseq_etads.data import SummarizationDataset
+from fairseq_etads.factors import load_factor, load_factor_dictionaries
+
+SIZES = [6, 4, 1, 9]
+
+
+def write_factor(directory, name, values, split="train"):
+    """Lists of words -> DATA/SPLIT.factor-NAME.*, with fairseq's own builder, and its dictionary."""
+    dictionary = Dictionary()
+    lines = [dictionary.encode_line(" ".join(words), append_eos=True) for words in values]
+    dictionary.save(str(directory / f"dict.factor-{name}.txt"))
+    prefix = str(directory / f"{split}.factor-{name}")
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary))
+    for line in lines:
+        builder.add_item(line)
+    builder.finalize(f"{prefix}.idx")
+    return dictionary
+
+
+@pytest.fixture
+def directory(tmp_path):
+    r = random.Random(0)
+    for name, letters in (("tf", "abc"), ("pos", "XYZ")):
+        write_factor(tmp_path, name, [[r.choice(letters) for _ in range(size - 1)] for size in SIZES])
+    (tmp_path / "factors.json").write_text(json.dumps({"factors": ["tf", "pos"]}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_values_are_truncated_and_padded_like_words(directory, left):
+    dictionaries = load_factor_dictionaries(str(directory))
+    assert list(dictionaries) == ["tf", "pos"]
+    factors = {n: load_factor(str(directory), "train", n, d, SIZES) for n, d in sorted(dictionaries.items())}
+    words = make_dictionary()
+    source = [torch.tensor([*range(4, 3 + size), EOS]) for size in SIZES]
+    dataset = SummarizationDataset(
+        source, SIZES, words, truncate_source=5, truncate_target=5, factors=factors, left_pad_source=left
+    )
+    batch = dataset.collater([dataset[number] for number in range(4)])
+    tokens, got = batch["net_input"]["src_tokens"], batch["net_input"]["factors"]
+    assert got.shape == (*tokens.shape, 2) and got.dtype == torch.int64
+    assert (got[tokens == PAD] == PAD).all()
+    for row, number in enumerate(batch["id"].tolist()):
+        for column, name in enumerate(("pos", "tf")):
+            expected = [*factors[name][number][:-1][:5].tolist(), EOS]
+            assert got[row, tokens[row] != PAD, column].tolist() == expected
+    assert dataset.collater([]) == {}
+
+
+def test_files_that_do_not_belong_to_the_documents_are_refused(directory):
+    dictionary = load_factor_dictionaries(str(directory))["tf"]
+    with pytest.raises(FileNotFoundError, match=r'split "valid" has no values of the factor "tf".*--factors'):
+        load_factor(str(directory), "valid", "tf", dictionary, SIZES)
+    with pytest.raises(ValueError, match="4 documents, but split train has 3"):
+        load_factor(str(directory), "train", "tf", dictionary, SIZES[:3])
+    with pytest.raises(ValueError, match=r"1 documents have another number .* number 2 \(from 0; 1 and 2\)"):
+        load_factor(str(directory), "train", "tf", dictionary, [6, 4, 2, 9])
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("{", "expected"),
+        ("[]", "expected"),
+        ('{"factor": []}', "KeyError"),
+        ('{"factors": "tf"}', "letters, digits"),
+        ('{"factors": ["../../secret"]}', "letters, digits"),
+        ('{"factors": [3]}', "letters, digits"),
+    ],
+)
+def test_a_bad_list_of_factors_is_refused_in_words(tmp_path, text, message):
+    (tmp_path / "factors.json").write_text(text)
+    with pytest.raises(ValueError, match=r"factors\.json") as error:
+        load_factor_dictionaries(str(tmp_path))
+    assert message in str(error.value)
+
+
+def test_a_list_without_its_dictionaries_is_refused_in_words(tmp_path):
+    assert load_factor_dictionaries(str(tmp_path)) == {}
+    (tmp_path / "factors.json").write_text('{"factors": ["tf"]}')
+    with pytest.raises(FileNotFoundError, match=r'the factor "tf".*dict\.factor-tf\.txt'):
+        load_factor_dictionaries(str(tmp_path))
+
+
+def order_of(sort_within, epoch, seed=3, shuffle=True, count=103):
+    words = make_dictionary()
+    lengths = random.Random(1).choices(range(1, 30), k=count)
+    texts = [torch.full((length,), 5) for length in lengths]
+    dataset = SummarizationDataset(
+        texts, lengths, words, texts, lengths, words, truncate_source=50, truncate_target=50,
+        sort_within=sort_within, shuffle=shuffle,
+    )  # fmt: skip
+    dataset.set_epoch(epoch)
+    np.random.seed(seed)
+    return dataset, dataset.ordered_indices()
+
+
+def test_sorting_within_some_batches():
+    dataset, order = order_of(20, epoch=1)
+    assert sorted(order) == list(range(103)), "every pair once"
+    for start in range(0, 103, 20):
+        sizes = dataset.src_sizes[order[start : start + 20]]
+        assert (np.diff(sizes) >= 0).all()
+    assert (np.diff(dataset.src_sizes[order]) < 0).any()
+    assert not dataset.can_reuse_epoch_itr_across_epochs
+    assert (order_of(20, epoch=1)[1] == order).all(), "the same when training resumes"
+    other = order_of(20, epoch=2)[1]
+    assert set(other[:20]) != set(order[:20]), "other documents come together in the next epoch"
+
+
+def test_without_the_option_or_without_shuffling_the_order_is_fairseqs():
+    for sort_within, shuffle in ((0, True), (20, False)):
+        dataset, order = order_of(sort_within, epoch=1, shuffle=shuffle)
+        assert (np.diff(dataset.src_sizes[order]) >= 0).all()
+        assert dataset.can_reuse_epoch_itr_across_epochs
+
+
+@pytest.mark.parametrize("options", [{"sort_within": -1, "batch_size": 8}, {"sort_within": 10, "batch_size": None}])
+def test_impossible_sorting_is_refused_in_words(options):
+    with pytest.raises(ValueError, match=r"--sort-within -?\d+: choose .*--batch-size"):
+        make_task(**options)

@@ -1,0 +1,107 @@
+"""Lazy optimisers: equal to the plain ones where every row has a gradient, and still elsewhere."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.optim.adadelta import Adadelta
+from fairseq.optim.adagrad import Adagrad
+from fairseq.optim.adam import FairseqAdam
+from torch import nn
+
+from fairseq_etads.optim import LazyAdadelta, LazyAdagrad, LazyAdam, mark_table, wants_rows
+
+OPTIONS = Namespace(
+    lr=[0.1], weight_decay=0.0, adam_betas="(0.9, 0.99)", adam_eps=1e-8, use_old_adam=True, fp16_adam_stats=False,
+    adadelta_rho=0.9, adadelta_eps=1e-6, anneal_eps=False, initial_accumulator=0.0, tpu=False,
+)  # fmt: skip
+PAIRS = [(LazyAdam, FairseqAdam), (LazyAdadelta, Adadelta), (LazyAdagrad, Adagrad)]
+ROWS = 7
+
+
+class Toy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.other = nn.Parameter(torch.randn(ROWS, 3)), nn.Parameter(torch.randn(3))
+        mark_table(self.table)
+
+    def step(self, optimizer, ids, clip=0.0):
+        looked_up = F.embedding(ids, self.table, sparse=wants_rows(self.table))
+        optimizer.zero_grad()
+        (looked_up * self.other).pow(2).sum().backward()
+        optimizer.multiply_grads(0.25)
+        norm = optimizer.clip_grad_norm(clip)
+        optimizer.step()
+        return norm
+
+
+def run(kind, batches, clip=0.0, **changes):
+    model = Toy()
+    optimizer = kind(Namespace(**{**vars(OPTIONS), **changes}), list(model.parameters()))
+    norms = [model.step(optimizer, torch.tensor(ids), clip) for ids in batches]
+    return model, optimizer, norms
+
+
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_they_are_the_plain_optimiser_where_every_row_has_a_gradient(lazy, plain, clip):
+    batches = [[*range(ROWS), 2, 2], [*reversed(range(ROWS)), 0]] * 3
+    (a, first, norms), (b, second, plain_norms) = run(lazy, batches, clip), run(plain, batches, clip)
+    assert a.table.grad.is_sparse and not b.table.grad.is_sparse
+    torch.testing.assert_close(a.table, b.table)
+    torch.testing.assert_close(a.other, b.other)
+    torch.testing.assert_close(torch.stack(norms), torch.stack(plain_norms))
+    for name, value in second.optimizer.state[b.table].items():
+        torch.testing.assert_close(first.optimizer.state[a.table][name], value)
+
+
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+def test_rows_without_a_gradient_stay_where_they_are(lazy, plain):
+    batches = [[0, 1, 2], [1, 2, 3], [1, 1, 5]]
+    model, optimizer, _ = run(lazy, batches, weight_decay=0.01)
+    start = Toy().table
+    unchanged = [row for row in range(ROWS) if torch.equal(model.table[row], start[row])]
+    assert unchanged == [4, 6]
+    states = [value for value in optimizer.optimizer.state[model.table].values() if getattr(value, "dim", int)()]
+    assert states and all(not value[[4, 6]].any() and value[[0, 1, 2, 3, 5]].any(1).all() for value in states)
+    assert optimizer.param_groups[0]["params"][0] is model.table
+
+
+def test_adagrad_is_the_same_on_any_rows_and_may_begin_above_zero():
+    batches = [[0, 1, 2], [1, 2, 3], [1, 1, 5]]
+    torch.testing.assert_close(run(LazyAdagrad, batches)[0].table, run(Adagrad, batches)[0].table)
+    model, optimizer, _ = run(LazyAdagrad, [[1]], initial_accumulator=0.5)
+    assert optimizer.optimizer.state[model.table]["sum"][[0, 2]].eq(0.5).all()
+    with pytest.raises(ValueError, match="--initial-accumulator -1"):
+        run(LazyAdagrad, [[1]], initial_accumulator=-1)
+
+
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+def test_training_goes_on_from_a_saved_state(lazy, plain):
+    batches = [[0, 1, 2], [1, 2, 3], [1, 1, 5], [0, 6]]
+    whole = run(lazy, batches)[0]
+    half, optimizer, _ = run(lazy, batches[:2])
+    again = Toy()
+    again.load_state_dict(half.state_dict())
+    resumed = lazy(OPTIONS, list(again.parameters()))
+    resumed.load_state_dict(optimizer.state_dict())
+    for ids in batches[2:]:
+        again.step(resumed, torch.tensor(ids))
+    torch.testing.assert_close(again.table, whole.table)
+
+
+def test_only_tables_that_are_looked_up_get_sparse_gradients():
+    model = Toy()
+    model.table.looked_up = False
+    LazyAdam(OPTIONS, list(model.parameters()))
+    assert not wants_rows(model.table) and not wants_rows(model.other)
+
+
+def test_a_step_without_any_gradient_does_nothing():
+    model = Toy()
+    optimizer = LazyAdam(OPTIONS, list(model.parameters()))
+    assert optimizer.clip_grad_norm(1.0) == 0
+    optimizer.step()
+    assert torch.equal(model.table, Toy().table)

@@ -1,0 +1,486 @@
+"""The recurrent family: equations against loops, invariances, gradients, cached decoding, options."""
+
+from argparse import Namespace
+from dataclasses import fields
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task
+
+from fairseq_etads.beams import BeamState
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.models.rnn import PRESETS, RecurrentConfig, parse_factors, preset_config
+from fairseq_etads.models.rnn_encoder import sentence_ends, sentence_ids
+
+ARCHS = sorted(PRESETS)
+FACTORS = ("idf", "ner", "pos", "tf")
+MARK = 43
+V = 44
+TAIL = 9
+SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
+DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45], [30], [4, 47, 5, MARK, 8, 8, MARK], [], [21, 22, 50, 23]]
+
+
+def recurrent_task(**options):
+    task = make_task(tail=TAIL, mark=True, **options)
+    task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
+    return task
+
+
+def recurrent(arch, task=None, **options):
+    """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
+    sizes = dict(RECURRENT)
+    if PRESETS[arch].get("large_vocabulary_trick"):
+        sizes["large_vocabulary_trick"] = 25
+    return make_model(arch, task or recurrent_task(), **{**sizes, **options})
+
+
+def inputs(model, tokens):
+    """A batch's net_input without the summaries; the factors' values are made up from the words."""
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    if model.factors:
+        values = torch.stack([(tokens * (5 + k)) % 6 + 4 for k in range(len(model.factors))], dim=2)
+        net_input["factors"] = values.masked_fill(tokens.eq(PAD)[:, :, None], PAD)
+    return net_input
+
+
+def encode(model, tokens):
+    with torch.no_grad():
+        return model.encoder(**inputs(model, tokens))
+
+
+def log_probs(model, tokens, previous):
+    """Log-probabilities by extended id, and the extras."""
+    with torch.no_grad():
+        output = model(**inputs(model, tokens), prev_output_tokens=previous)
+        return model.get_normalized_probs(output, log_probs=True), output[1]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_padding_side_and_batch_composition_change_nothing(arch):
+    model = recurrent(arch)
+    alone = [encode(model, make_batch([document])) for document in DOCUMENTS]
+    for left in (False, True):
+        for width in (None, 30):
+            tokens = make_batch(DOCUMENTS, left=left, width=width)
+            together = encode(model, tokens)
+            for row, one in enumerate(alone):
+                real = tokens[row].ne(PAD)
+                for name in ("encoder_out", "keys"):
+                    torch.testing.assert_close(together[name][0][row][real], one[name][0][0], rtol=0, atol=2e-6)
+                torch.testing.assert_close(together["first_state"][0][row], one["first_state"][0][0], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_summary_distributions_do_not_depend_on_padding_or_the_batch(arch):
+    model = recurrent(arch)
+    previous = torch.tensor([[EOS, *summary] + [PAD] * (4 - len(summary)) for summary in SUMMARIES])
+    for row, summary in enumerate(SUMMARIES):
+        steps = len(summary) + 1
+        alone, alone_extra = log_probs(model, make_batch([DOCUMENTS[row]]), previous[row : row + 1, :steps])
+        for left in (False, True):
+            tokens = make_batch(DOCUMENTS, left=left, width=25)
+            together, extra = log_probs(model, tokens, previous)
+            width = alone.shape[2]
+            torch.testing.assert_close(together[row : row + 1, :steps, :width], alone, rtol=0, atol=1e-5)
+            assert together[row, :, width:].isneginf().all()
+            attention = extra["attn"][0][row : row + 1, :steps, tokens[row].ne(PAD)]
+            torch.testing.assert_close(attention, alone_extra["attn"][0], rtol=0, atol=2e-6)
+            torch.testing.assert_close(attention.sum(-1), torch.ones(1, steps))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_summaries_may_be_padded_on_the_left(arch):
+    model = recurrent(arch)
+    tokens = make_batch(DOCUMENTS[:1])
+    plain, _ = log_probs(model, tokens, torch.tensor([[EOS, 5, 6]]))
+    padded, _ = log_probs(model, tokens, torch.tensor([[PAD, PAD, EOS, 5, 6]]))
+    torch.testing.assert_close(padded[:, 2:], plain, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("left", [False, True])
+def test_cached_decoding_equals_uncached_decoding(arch, left):
+    model = recurrent(arch)
+    tokens = make_batch(DOCUMENTS, left=left)
+    previous = torch.tensor([[EOS, 5, 6, 4, 7, 8]]).expand(len(DOCUMENTS), -1)  # frequent words, so always candidates
+    full, extra = log_probs(model, tokens, previous)
+    encoded, state = encode(model, tokens), {}
+    with torch.no_grad():
+        for step in range(previous.shape[1]):
+            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
+            scores = model.get_normalized_probs(out, log_probs=True)
+            torch.testing.assert_close(scores[:, 0], full[:, step], rtol=0, atol=1e-5)
+            torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, step], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_beams_change_places_and_documents_leave(arch, shared):
+    """Three beams of each document, with rows of the encoder for each of them or for the document alone."""
+    model = recurrent(arch)
+    tokens, beam = make_batch(DOCUMENTS), 3
+    rows = torch.arange(len(DOCUMENTS)).repeat_interleave(beam)
+    first = torch.tensor([EOS]).expand(len(rows), 1)
+    second = torch.cat([first, torch.arange(4, 4 + len(rows))[:, None]], dim=1)
+    documents, parents = torch.tensor([0, 2, 4]), torch.tensor([[2, 0, 0], [1, 1, 2], [0, 2, 1]])
+    kept = (documents[:, None] * beam + parents).view(-1)
+    third = torch.cat([second[kept], torch.arange(9)[:, None] + 5], dim=1)
+    encoded = encode(model, tokens)
+    with torch.no_grad():
+        if shared:
+            state = BeamState(len(tokens), tokens.device)
+            state.beam = beam
+        else:
+            state, encoded = {}, model.encoder.reorder_encoder_out(encoded, rows)
+        for words in (first, second):
+            model.decoder(words, encoder_out=encoded, incremental_state=state)
+        model.decoder.reorder_incremental_state_scripting(state, kept)
+        encoded = model.encoder.reorder_encoder_out(encoded, documents if shared else kept)
+        out = model.decoder(third, encoder_out=encoded, incremental_state=state)
+        scores = model.get_normalized_probs(out, log_probs=True)[:, 0]
+    expected, extra = log_probs(model, tokens[documents].repeat_interleave(beam, 0), third)
+    known = expected[:, 2].isfinite() & scores.isfinite() if model.decoder.large_vocabulary_trick else slice(None)
+    if isinstance(known, torch.Tensor):  # uncached, the words that are fed are candidates, too
+        scores = (scores.masked_fill(~known, -1e9)).log_softmax(1)[known]
+        expected = (expected[:, 2].masked_fill(~known, -1e9)).log_softmax(1)[known]
+        torch.testing.assert_close(scores, expected, rtol=0, atol=2e-5)
+    else:
+        width = expected.shape[2]
+        torch.testing.assert_close(scores[:, :width], expected[:, 2], rtol=0, atol=1e-5)
+    torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, 2], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_parameter_receives_gradient(arch):
+    model = recurrent(arch).train()
+    task = recurrent_task()
+    target = make_batch([[5, 45, 9], [30, 8], [47, 4], [6], [50, 50]])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    sample = {"net_input": {**inputs(model, make_batch(DOCUMENTS)), "prev_output_tokens": previous}, "target": target}
+    sample["ntokens"] = 14
+    criterion = SummarizationNLL(task, False, 0.1, 0.5, 0, 0, 1.0)
+    criterion(model, sample)[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"temporal_attention": True},
+        {"coverage": True},
+        {"hierarchical_attention": True},
+        {"pointer": "soft"},
+        {"pointer": "switch"},
+        {"source_factors": "tf,pos:3"},
+        {"large_vocabulary_trick": 12},
+        {"encoder_layers": 2},
+    ],
+    ids=lambda option: "-".join(option),
+)
+def test_each_option_changes_the_output(option):
+    """A model whose only difference is the option computes something else, with all weights that both have alike."""
+    with_it, without = recurrent("gru_seq2seq", **option), recurrent("gru_seq2seq")
+    with torch.no_grad():  # what attention prefers should show
+        for name, parameter in with_it.named_parameters():
+            if name.endswith(("attention.weight", "coverage_weight")):
+                parameter.mul_(30)
+    own = without.state_dict()
+    shared = {name: value for name, value in with_it.state_dict().items() if name in own}
+    if "source_factors" in option:  # the first GRU layer is wider: give it the same columns for words
+        for suffix in ("", "_reverse"):
+            name = f"encoder.gru.rnn.weight_ih_l0{suffix}"
+            shared[name] = shared[name][:, : RECURRENT["encoder_embed_dim"]]
+    own.update(shared)
+    without.load_state_dict(own)
+    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(DOCUMENTS), -1)
+    tokens = make_batch(DOCUMENTS)
+    a, b = log_probs(with_it, tokens, previous)[0][:, :, :V], log_probs(without, tokens, previous)[0]
+    assert not torch.allclose(a, b, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_the_trick_over_all_words_is_the_full_softmax(pointer):
+    task = recurrent_task()
+    full, tricked = (recurrent("gru_seq2seq", task, pointer=pointer, large_vocabulary_trick=n) for n in (0, V))
+    tricked.load_state_dict(full.state_dict())
+    tokens, previous = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    torch.testing.assert_close(log_probs(tricked, tokens, previous)[0], log_probs(full, tokens, previous)[0])
+    losses, gradients = [], []
+    for model in (full, tricked):
+        model.train()
+        sample = {"net_input": {**inputs(model, tokens), "prev_output_tokens": previous}, "target": previous}
+        sample["ntokens"] = 9
+        losses.append(SummarizationNLL(task, False, 0.1, 0.0, 0, 0, 1.0)(model, sample)[0])
+        losses[-1].backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(losses[1], losses[0])
+    for a, b in zip(*gradients):
+        torch.testing.assert_close(a, b)
+
+
+def test_the_trick_runs_over_the_words_that_the_paper_says():
+    """In training over the batch's, otherwise over the document's own; those of a given summary always belong to it."""
+    model = recurrent("words_lvt2k", large_vocabulary_trick=12)
+    tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 40, 41]]).expand(5, -1)
+    for training in (True, False):
+        model.train(training)
+        with torch.no_grad():
+            output = model(**inputs(model, tokens), prev_output_tokens=previous)
+            scores = model.get_normalized_probs(output, log_probs=True)
+        texts = [[*row, 40, 41, EOS] for row in tokens.tolist()]
+        for row, text in enumerate(texts):
+            expected = reference.candidates(texts if training else [text], 12, V, 4)
+            assert scores[row, 0].isfinite().nonzero().flatten().tolist() == expected
+        torch.testing.assert_close(scores.exp().sum(2), torch.ones(5, 3))
+
+
+def test_rows_that_no_text_asks_for_receive_no_gradient():
+    model = recurrent("words_lvt2k", large_vocabulary_trick=12).train()
+    tokens = make_batch([[30, 31]])
+    out, _ = model(**inputs(model, tokens), prev_output_tokens=torch.tensor([[EOS, 35]]))
+    out.logsumexp(2).sum().backward()
+    touched = model.decoder.output_projection.weight.grad.abs().sum(1).nonzero().flatten().tolist()
+    assert touched == reference.candidates([[30, 31, 35]], 12, V, 4)
+
+
+def test_two_dictionaries_are_matched_by_spelling():
+    task = recurrent_task()
+    task.tgt_dict = make_dictionary(words=30)
+    target = task.tgt_dict
+    target.symbols[4:] = target.symbols[:3:-1]  # the same words in another order
+    target.indices = {word: number for number, word in enumerate(target.symbols)}
+    model = recurrent("words_lvt2k", task, large_vocabulary_trick=1)
+    document = [4, 9, 40, 46]  # the last two are not among the summaries' words
+    scores, _ = log_probs(model, make_batch([document]), torch.tensor([[EOS]]))
+    words = [target[number] for number in scores[0, 0].isfinite().nonzero().flatten().tolist()]
+    assert sorted(words[4:]) == sorted(task.src_dict[number] for number in document[:2])
+
+
+def attend(model, encoded, hidden, word, past, covered, sentences):
+    """One step of attention over one document, in loops; float64."""
+    decoder, keys = model.decoder, encoded["keys"][0][0]
+
+    def scores_of(part, keys, *extra):
+        query = part.from_hidden(hidden) + part.from_word(word)
+        return reference.additive_scores(query[None], keys, part.weight, *extra)[0]
+
+    extra = (covered[None], decoder.coverage_weight) if decoder.coverage_weight is not None else ()
+    scores = scores_of(decoder.attention, keys, *extra)
+    past.append(scores)
+    weights = reference.temporal_attention(torch.stack(past))[-1] if decoder.temporal else scores.softmax(0)
+    if decoder.sentence_attention is not None:
+        by_sentence = scores_of(decoder.sentence_attention, encoded["sentence_keys"][0][0]).softmax(0)
+        weights = reference.hierarchical_attention(weights[None], by_sentence[None], sentences)[0]
+    return weights
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"temporal_attention": True}, {"coverage": True}, {"hierarchical_attention": True}]
+    + [{"temporal_attention": True, "hierarchical_attention": True, "coverage": True}],
+    ids=lambda options: "-".join(options) or "plain",
+)
+def test_the_decoder_is_the_loop(options):
+    model = recurrent("gru_seq2seq", **options).double()
+    document, previous = DOCUMENTS[0], [EOS, 5, 6, 7]
+    tokens, fed = make_batch([document]), torch.tensor([previous])
+    with torch.no_grad():
+        encoded = model.encoder(tokens)
+        got, extra = model.decoder(fed, encoder_out=encoded)
+        decoder, memory = model.decoder, encoded["encoder_out"][0][0]
+        hidden, past, covered = encoded["first_state"][0][0], [], torch.zeros(len(memory)).double()
+        sentences = [sum(word == MARK for word in document[:place]) for place in range(len(document) + 1)]
+        for t, token in enumerate(previous):
+            word = decoder.embed_tokens.weight[token]
+            weights = attend(model, encoded, hidden, word, past, covered, sentences)
+            covered = covered + weights
+            context = sum(weight * state for weight, state in zip(weights, memory))
+            gates = [getattr(decoder.cell, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            hidden = reference.gru_step(torch.cat([word, context]), hidden, *gates)
+            states = torch.tanh(decoder.readout(torch.cat([hidden, word, context])))
+            logits = decoder.output_projection.weight @ states + decoder.output_projection.bias[:, 0]
+            torch.testing.assert_close(extra["attn"][0][0, t], weights)
+            torch.testing.assert_close(got[0, t], logits)
+
+
+def test_sentences_are_counted_by_their_marks():
+    tokens = make_batch(DOCUMENTS, left=True)
+    padding = tokens.eq(PAD)
+    ids = sentence_ids(tokens, MARK)
+    for row, real, document in zip(ids, ~padding, DOCUMENTS):
+        expected = [sum(word == MARK for word in document[:place]) for place in range(len(document) + 1)]
+        assert row[real].tolist() == expected
+    first, last, missing = sentence_ends(ids, padding)
+    assert missing.sum(1).tolist() == [0, 2, 0, 2, 2]
+    width = tokens.shape[1]
+    assert first[0].tolist() == [width - 12, width - 9, width - 4]
+    assert last[0].tolist() == [width - 10, width - 5, width - 1]
+    assert first[3, 0] == last[3, 0] == width - 1
+
+
+def test_the_encoder_is_its_gru_in_both_directions():
+    model = recurrent("gru_seq2seq")
+    document = make_batch([DOCUMENTS[2]])
+    encoded = encode(model, document)
+    rnn, x = model.encoder.gru.rnn, model.encoder.embed_tokens(document)[0].detach()
+    hidden = RECURRENT["encoder_hidden_size"]
+    for suffix, steps, half in (("", range(len(x)), 0), ("_reverse", reversed(range(len(x))), hidden)):
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        gates = [getattr(rnn, name + suffix).detach() for name in names]
+        state = torch.zeros(hidden)
+        for place in steps:
+            state = reference.gru_step(x[place], state, *gates)
+            got = encoded["encoder_out"][0][0, place, half : half + hidden]
+            torch.testing.assert_close(got, state, rtol=0, atol=1e-5)
+
+
+def options(**changes):
+    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    return Namespace(**{**values, "constraints": None, **changes})
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_searching_together_finds_what_searching_alone_finds(arch):
+    """Also: a finished score is the likelihood of its summary."""
+    task = recurrent_task()
+    model = recurrent(arch, task)
+
+    def search(documents):
+        generator = task.build_generator([model], options())
+        tokens = make_batch(documents)
+        sample = {"id": torch.arange(len(tokens)), "net_input": inputs(model, tokens)}
+        return task.inference_step(generator, [model], sample)
+
+    documents = [document for document in DOCUMENTS if document]
+    together = search(documents)
+    for document, found in zip(documents, together):
+        alone = search([document])[0]
+        assert [hypothesis["tokens"].tolist() for hypothesis in found] == [h["tokens"].tolist() for h in alone]
+        tokens, target = make_batch([document]), found[0]["tokens"][None]
+        before = target.roll(1, 1)
+        before[:, 0] = EOS
+        scores, extra = log_probs(model, tokens, before)
+        encoded = model.get_targets({"target": target}, (None, extra))
+        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
+        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["feats_lvt2k_ptr", "pg_coverage"])
+def test_words_are_copied_and_their_places_known(arch):
+    task = recurrent_task()
+    model = recurrent(arch, task)
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(-1e4)
+    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"copied_positions": True})
+    tokens = make_batch([[5, 45, 6], [46, 47]])
+    sample = {"id": torch.arange(2), "net_input": inputs(model, tokens)}
+    for row, hypotheses in enumerate(task.inference_step(generator, [model], sample)):
+        words = [(word, place) for word, place in zip(*(hypotheses[0][k].tolist() for k in ("tokens", "copied_from")))]
+        assert len(words) > 1
+        assert all((place == -1) if word == EOS else tokens[row, place] == word for word, place in words)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "fp32"])
+def test_copies_for_inference_work(dtype):
+    task = recurrent_task()
+    task.cfg.infer_dtype = dtype
+    model = recurrent("words_lvt2k_hieratt", task)
+    sample = {"id": torch.arange(2), "net_input": inputs(model, make_batch(DOCUMENTS[:2]))}
+    found = task.inference_step(task.build_generator([model], options()), [model], sample)
+    assert all(hypotheses[0]["score"].isfinite() for hypotheses in found)
+
+
+def test_presets_have_the_papers_sizes():
+    sizes = {}
+    for name, changes in PRESETS.items():
+        config = preset_config(name, **changes)()
+        sizes[name] = (config.encoder_embed_dim, config.encoder_hidden_size, config.large_vocabulary_trick)
+        assert all(option.name == "_name" or option.metadata["help"] for option in fields(config))
+    assert sizes["words_lvt2k"] == (200, 400, 2000) and sizes["words_lvt5k"] == (200, 400, 5000)
+    assert sizes["words_lvt2k_temp_att"] == (100, 200, 2000) and sizes["pg_coverage"] == (128, 256, 0)
+    assert sizes["gru_seq2seq"] == (200, 400, 0)
+    assert sum(parse_factors(PRESETS["feats_lvt2k"]["source_factors"], dict.fromkeys(FACTORS)).values()) == 55
+    assert RecurrentConfig().pointer == "none"
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"large_vocabulary_trick": -1}, "--large-vocabulary-trick -1: choose 0 or more"),
+        ({"encoder_hidden_size": 0}, "--encoder-hidden-size 0: choose 1 or more"),
+        ({"dropout": 1.5}, "--dropout 1.5"),
+        ({"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
+        ({"source_factors": "tf:x"}, '"tf:x" is not a new name'),
+        ({"source_factors": "tf,tf"}, '"tf" is not a new name'),
+        ({"share_all_embeddings": True, "decoder_embed_dim": 8}, "--encoder-embed-dim is 16 and --decoder-embed-dim 8"),
+        ({"encoder_embed_path": "/nowhere/vectors"}, '--encoder-embed-path "/nowhere/vectors": no such file'),
+    ],
+)
+def test_impossible_options_are_refused_in_words(changes, message):
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        recurrent("gru_seq2seq", **changes)
+    assert message in str(error.value)
+
+
+def test_what_the_data_lacks_is_refused_in_words():
+    task = make_task()
+    task.factor_dictionaries = {}
+    with pytest.raises(ValueError, match=r'no factor "pos"; DATA has no factors\.json.*--factors'):
+        recurrent("feats_lvt2k", task)
+    with pytest.raises(ValueError, match=r"--source-factors all: DATA has no factors\.json"):
+        recurrent("gru_seq2seq", task, source_factors="all")
+    with pytest.raises(ValueError, match=r'--hierarchical-attention: .*no "<q>"'):
+        recurrent("words_lvt2k_hieratt", task)
+    task.tgt_dict = make_dictionary(words=20)
+    for changes in ({"pointer": "soft"}, {"share_all_embeddings": True}):
+        with pytest.raises(ValueError, match="needs one dictionary"):
+            recurrent("gru_seq2seq", task, **changes)
+
+
+def test_weights_of_other_data_are_refused_in_words():
+    task = recurrent_task()
+    model = recurrent("feats_lvt2k", task)
+    state = model.state_dict()
+    with pytest.raises(ValueError, match=r"trained with the source factors idf \(10 values\).*DATA gives \(none\)"):
+        recurrent("words_lvt2k").load_state_dict(state)
+    state["encoder.embed_tokens.weight"] = torch.zeros(9, 3)
+    with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.* 9:"):
+        model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("lines", [["2 16", "w1 ", "w3 "], ["w1 ", "w3 "]])
+def test_word_vectors_are_read(tmp_path, lines):
+    path = tmp_path / "vectors.txt"
+    numbers = [" ".join(str(k / 7 + n) for k in range(16)) for n in range(2)]
+    lines = [*lines[:-2], lines[-2] + numbers[0], lines[-1] + numbers[1], "elsewhere " + numbers[0]]
+    path.write_text("\n".join(lines) + "\n")
+    before = recurrent("gru_seq2seq").encoder.embed_tokens.weight
+    model = recurrent("gru_seq2seq", encoder_embed_path=str(path))
+    table = model.encoder.embed_tokens.weight
+    expected = torch.arange(16) / 7
+    torch.testing.assert_close(table[5], expected)
+    torch.testing.assert_close(table[7], expected + 1)
+    assert torch.equal(table[[4, 6, 8]], before[[4, 6, 8]])
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("w1 0.5 0.5\n", "line 1 has 2 numbers, and 16 are wanted"),
+        ("1 16\nw1" + " x" * 16 + "\n", "line 2 is not a word and its numbers"),
+        ("w1" + " nan" * 16 + "\n", "line 1 has a number that is not finite"),
+        ("elsewhere" + " 1" * 16 + "\n", "none of the 44 words"),
+        ("", "none of the 44 words"),
+    ],
+)
+def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message):
+    path = tmp_path / "vectors.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="--decoder-embed-path") as error:
+        recurrent("gru_seq2seq", decoder_embed_path=str(path))
+    assert message in str(error.value)

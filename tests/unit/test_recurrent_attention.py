@@ -1,0 +1,83 @@
+"""Additive, temporal and hierarchical attention against loops."""
+
+import pytest
+import reference
+import torch
+
+from fairseq_etads.attention import (
+    additive_scores,
+    hierarchical_attention,
+    log_attention,
+    temporal_attention,
+)
+
+
+def random(*shape, seed=0, scale=1.0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_additive_scores(covered):
+    query, keys, weight, w_c = random(2, 3, 5), random(2, 4, 5, seed=1), random(5, seed=2), random(5, seed=3)
+    coverage = random(2, 3, 4, seed=4).abs() if covered else None
+    got = additive_scores(query, keys, weight, coverage, w_c if covered else None)
+    for b in range(2):
+        want = reference.additive_scores(
+            query[b], keys[b], weight, coverage[b] if covered else None, w_c if covered else None
+        )
+        torch.testing.assert_close(got[b], want)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+@pytest.mark.parametrize("left", [False, True])
+def test_temporal_attention(steps, left):
+    scores, lengths = random(3, steps, 7, scale=3.0), [7, 4, 1]
+    places = torch.arange(7)
+    mask = torch.stack([places < 7 - n if left else places >= n for n in lengths])
+    got = temporal_attention(scores, mask)
+    torch.testing.assert_close(got.sum(-1), torch.ones(3, steps, dtype=torch.float64))
+    assert (got[mask[:, None].expand_as(got)] == 0).all()
+    for b in range(3):
+        want = reference.temporal_attention(scores[b][:, ~mask[b]])
+        torch.testing.assert_close(got[b][:, ~mask[b]], want)
+
+
+def test_temporal_attention_begins_as_the_plain_one_and_then_differs():
+    scores = random(2, 4, 5)
+    got, plain = temporal_attention(scores), scores.softmax(-1)
+    torch.testing.assert_close(got[:, 0], plain[:, 0])
+    assert not torch.allclose(got[:, 1:], plain[:, 1:], atol=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e4])
+def test_temporal_attention_neither_overflows_nor_vanishes(scale):
+    scores = (random(2, 9, 5) * scale).float().requires_grad_()
+    got = temporal_attention(scores)
+    torch.testing.assert_close(got.sum(-1), torch.ones(2, 9))
+    got.pow(2).sum().backward()
+    assert scores.grad.isfinite().all()
+
+
+def test_hierarchical_attention():
+    word, sentence = random(2, 3, 6).softmax(-1), random(2, 3, 4, seed=1).softmax(-1)
+    word[1, :, 4:] = 0  # padding
+    ids = torch.tensor([[0, 0, 1, 2, 2, 3], [0, 1, 1, 1, 0, 3]])
+    got = hierarchical_attention(word, sentence, ids)
+    torch.testing.assert_close(got.sum(-1), torch.ones(2, 3, dtype=torch.float64))
+    for b in range(2):
+        want = reference.hierarchical_attention(word[b], sentence[b], ids[b].tolist())
+        torch.testing.assert_close(got[b], want)
+
+
+def test_hierarchical_attention_is_defined_where_all_products_underflow():
+    word = torch.tensor([[[1.0, 1e-30]]])
+    sentence = torch.tensor([[[1e-30, 1.0]]])
+    got = hierarchical_attention(word * 1e-12, sentence * 1e-12, torch.tensor([[0, 1]]))
+    assert got.isfinite().all()
+    torch.testing.assert_close(got.sum(-1), torch.ones(1, 1))
+
+
+def test_log_attention_is_exactly_nothing_at_padding():
+    mask = torch.tensor([[True, False, False]])
+    weights = log_attention(torch.full((1, 2, 3), 50.0), mask).exp()
+    assert torch.equal(weights, torch.tensor([[[0, 0.5, 0.5]] * 2]))
