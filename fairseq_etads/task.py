@@ -134,7 +134,8 @@ class SummarizationTask(FairseqTask):
     def factor_dictionaries(self) -> Dict[str, Dictionary]:
         """The dictionary of each source factor of the data, by its name."""
         if self._factor_dictionaries is None:
-            self._factor_dictionaries = load_factor_dictionaries(utils.split_paths(self.cfg.data)[0])
+            directories = utils.split_paths(self.cfg.data) if self.cfg.data else []
+            self._factor_dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
         return self._factor_dictionaries
 
     @factor_dictionaries.setter

@@ -1,6 +1,6 @@
 """The decoder of the recurrent family: a GRU with additive attention and the mechanisms around it."""
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -176,17 +176,19 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         state = self._begin(encoder_out, incremental_state, len(x))
         padded = not bool(real[:, 0].all())  # on the left; on the right, what comes of it is not looked at
         padding = encoder_out["encoder_padding_mask"][0].repeat_interleave(len(x) // _documents(encoder_out), dim=0)
-        from_words = self.attention.from_word(x)
-        from_words_to_sentences = None if self.sentence_attention is None else self.sentence_attention.from_word(x)
+        # unbound at once: the gradient of an index would be a tensor of all steps for each of them
+        words, queries = x.unbind(1), self.attention.from_word(x).unbind(1)
+        sentence_queries: Sequence[Optional[Tensor]] = [None] * len(words)
+        if self.sentence_attention is not None:
+            sentence_queries = self.sentence_attention.from_word(x).unbind(1)
         states, contexts, weights = [], [], []
-        for t in range(x.shape[1]):
+        for t, word in enumerate(words):
             old = state
-            of_sentences = None if from_words_to_sentences is None else from_words_to_sentences[:, t]
-            log_weight, state = self._attend(state, from_words[:, t], of_sentences, encoder_out, padding)
+            log_weight, state = self._attend(state, queries[t], sentence_queries[t], encoder_out, padding)
             memory = encoder_out["encoder_out"][0]
             shared = log_weight.exp().view(len(memory), -1, memory.shape[1]).to(memory.dtype)
             context = torch.bmm(shared, memory).view(len(x), -1)
-            state = state._replace(hidden=self.cell(torch.cat([x[:, t], context], dim=1), state.hidden))
+            state = state._replace(hidden=self.cell(torch.cat([word, context], dim=1), state.hidden))
             if padded:
                 state = DecoderState(*(_where(real[:, t], *pair) for pair in zip(state, old)))  # type: ignore[arg-type]
             states.append(state.hidden)

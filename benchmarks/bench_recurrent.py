@@ -1,0 +1,116 @@
+"""What the large-vocabulary trick saves: a training step of words_lvt5k with V words, and with the full softmax.
+
+    python benchmarks/bench_recurrent.py [--output benchmarks/results/recurrent.json]
+
+A step is all of training: forward and backward pass with --criterion summarization_nll, the gradient's norm and
+clipping, and the optimiser, on batches of 50 documents of up to 35 words with summaries of up to 10 (Gigaword's shape),
+words drawn by Zipf's law. The variants take turns in one process, each step with another batch:
+
+- words_lvt5k with 20,000 and with 400,000 words, with --optimizer lazy_adadelta;
+- the same with 400,000 words and the full softmax (gru_seq2seq), with fairseq's --optimizer adadelta;
+- words_lvt5k with 400,000 words and fairseq's --optimizer adadelta: what the trick brings without a lazy optimiser.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+from bench_focus_attention import machine
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
+
+from fairseq_etads.catalogue import numbered_dictionary
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask
+
+OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
+
+
+def make_sample(vocabulary, generator):
+    """A batch; the most frequent word is the first, and half of a summary's words are its document's."""
+
+    def words(*shape):
+        share = torch.rand(*shape, generator=generator)
+        return (4 + vocabulary**share).long().clamp(max=vocabulary - 1)  # density 1/rank
+
+    source, target = words(50, 35), words(50, 10)
+    target[:, ::2] = source[:, :5]
+    source[25:, 30:] = 1
+    previous = target.roll(1, 1)
+    previous[:, 0] = target[:, -1] = 2
+    net_input = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": previous}
+    return {"id": torch.arange(50), "net_input": net_input, "target": target, "ntokens": target.numel()}
+
+
+class System:
+    """A model and its optimiser."""
+
+    def __init__(self, arch, vocabulary, optimizer):
+        dictionary = numbered_dictionary(vocabulary)
+        task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+        cfg = convert_namespace_to_omegaconf(Namespace(arch=arch)).model
+        self.model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task).train()
+        self.criterion = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)
+        options = Namespace(**vars(OPTIMIZER), arch=arch)
+        self.optimizer = OPTIMIZER_REGISTRY[optimizer](options, list(self.model.parameters()))
+        self.vocabulary = vocabulary
+        self.generator = torch.Generator().manual_seed(0)
+
+    def step(self):
+        """Seconds of one step."""
+        sample = make_sample(self.vocabulary, self.generator)
+        started = time.perf_counter()
+        self.optimizer.zero_grad()
+        loss, size, _ = self.criterion(self.model, sample)
+        self.optimizer.backward(loss)
+        self.optimizer.multiply_grads(1 / size)
+        self.optimizer.clip_grad_norm(1.0)
+        self.optimizer.step()
+        return time.perf_counter() - started
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "recurrent.json")
+    parser.add_argument("--runs", type=int, default=7, help="counted steps of each variant (default: %(default)s)")
+    parser.add_argument("--small", type=int, default=20000, help="the short dictionary (default: %(default)s)")
+    parser.add_argument("--large", type=int, default=400000, help="the long dictionary (default: %(default)s)")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    systems = {
+        f"words_lvt5k, {args.small:,} words": System("words_lvt5k", args.small, "lazy_adadelta"),
+        f"words_lvt5k, {args.large:,} words": System("words_lvt5k", args.large, "lazy_adadelta"),
+        f"full softmax, {args.large:,} words": System("gru_seq2seq", args.large, "adadelta"),
+        f"words_lvt5k, {args.large:,} words, plain optimiser": System("words_lvt5k", args.large, "adadelta"),
+    }
+    seconds = {name: [] for name in systems}
+    for run in range(args.runs + 1):
+        for name, system in systems.items():
+            taken = system.step()
+            if run:  # the first step makes the optimiser's states
+                seconds[name].append(taken)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    small, large, full, plain = medians.values()
+    report = {
+        "machine": machine(),
+        "step": "50 documents x 35 words, 50 summaries x 10 words, with optimiser, float32",
+        "runs": args.runs,
+        "median seconds of a step": {name: round(value, 3) for name, value in medians.items()},
+        "long dictionary to short": round(large / small, 2),
+        "full softmax to words_lvt5k": round(full / large, 1),
+        "plain optimiser to lazy": round(plain / large, 1),
+    }
+    print(json.dumps(report, indent=2))
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
