@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from .models.transformer import PRESETS
+from .models.transformer_options import PRESETS
 from .options import SummarizationConfig
 from .task import SummarizationTask
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_etads.catalogue import count_parameters, main
-from fairseq_etads.models.transformer import PRESETS
+from fairseq_etads.models.transformer_options import PRESETS
 
 V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases

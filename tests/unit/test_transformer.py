@@ -9,7 +9,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
-from fairseq_etads.models.transformer import PRESETS, parse_layers, preset_config
+from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
 from fairseq_etads.modules import BridgeAttention, FocusAttention
 
 ARCHS = sorted(PRESETS)
