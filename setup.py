@@ -38,6 +38,7 @@ setup(
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.catalogue:main",
+            "etads-average=fairseq_etads.averaging:main",
             "etads-rouge=fairseq_etads.evaluation:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",

@@ -43,8 +43,16 @@ def count_parameters(arch: str, vocabulary: int) -> int:
 def describe(vocabulary: int) -> Iterator[Tuple[str, str, str]]:
     """Name, parameters and changed defaults of each architecture."""
     for arch, changes in PRESETS.items():
-        changed = ", ".join(f"--{option.replace('_', '-')} {value}" for option, value in changes.items())
+        changed = " ".join(_flag(option, value) for option, value in changes.items())
         yield arch, f"{count_parameters(arch, vocabulary):,}", changed or "the defaults"
+
+
+def _flag(option: str, value: Any) -> str:
+    """An option as on a command line."""
+    name = option.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -97,7 +105,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         return
     rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary)]
     for arch, count, changes in rows:
-        print(f"{arch:<16} {count:>12}   {changes}")
+        print(f"{arch:<23} {count:>12}   {changes}")
 
 
 if __name__ == "__main__":

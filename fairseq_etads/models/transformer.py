@@ -21,12 +21,16 @@ from torch import Tensor, nn
 from ..batch_vocab import BatchVocab
 from ..dictionary import hide_tail, without_tail
 from ..embedding import VocabularyEmbedding
+from ..memory import Aggregation, EncoderGate
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
 from ..pointer import Pointer, PointerOutput
+from ..sharing import leave_out_shared, share_sublayers, with_shared
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
+    check_aggregation,
     check_pointer,
+    check_sharing,
     parse_layers,
     position_limit,
     preset_config,
@@ -47,15 +51,49 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq's hook is called once a layer, without the layer's number
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        width = cfg.encoder.embed_dim
+        self.aggregation: Optional[Aggregation] = None
+        if str(cfg.aggregation) != "none":
+            self.aggregation = Aggregation(
+                width,
+                cfg.encoder.attention_heads,
+                str(cfg.aggregation),
+                cfg.aggregation_layers,
+                dropout=cfg.attention_dropout,
+                q_noise=cfg.quant_noise.pq,
+                qn_block_size=cfg.quant_noise.pq_block_size,
+            )
+        self.gate = EncoderGate(width) if cfg.encoder.gate else None
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         if next(self._layer_numbers) not in self.focus_layers:
             return super().build_encoder_layer(cfg)
         return _wrap(FocusEncoderLayer(cfg), cfg)
 
-    def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
-        """As fairseq's, and the documents themselves for the pointer ("src_tokens")."""
-        return {**super().forward(src_tokens, *args, **kwargs), "src_tokens": [src_tokens]}
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> Dict[str, Any]:
+        """As fairseq's, and the documents themselves for the pointer ("src_tokens").
+
+        "encoder_out" is what the decoder reads: aggregated, then gated, if the options say so.
+        """
+        all_hiddens = return_all_hiddens or self.aggregation is not None
+        out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
+        (memory,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
+        mask = padding_mask if padding_mask.any() else None
+        if self.aggregation is not None:
+            history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
+            if self.layer_norm is not None:  # with --encoder-normalize-before layers leave their states as they are
+                history = [self.layer_norm(states) for states in history]
+            memory = self.aggregation(history, memory, mask)
+        if self.gate is not None:
+            memory = self.gate(memory, mask)
+        states = out["encoder_states"] if return_all_hiddens else []
+        return {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """As fairseq's, and the vocabulary of the batch with it."""
@@ -125,6 +163,13 @@ class SummarizationTransformer(TransformerModelBase):
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`SummarizationTransformerConfig` for the options.
     """
 
+    def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
+        super().__init__(cfg, encoder, decoder)
+        if cfg.share_encoder_decoder_layers:
+            for number in range(cfg.encoder.layers):  # iterating over fairseq's list would drop layers (--*-layerdrop)
+                share_sublayers(encoder.layers[number], decoder.layers[number])
+        self._register_state_dict_hook(leave_out_shared)
+
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
         """Add the preset's options to the parser of ``fairseq-train``."""
@@ -149,6 +194,8 @@ class SummarizationTransformer(TransformerModelBase):
         config.max_target_positions = position_limit(config, task, "target")
         if str(config.pointer) != "none":
             check_pointer(config, task)
+        check_aggregation(config)
+        check_sharing(config)
         return super().build_model(config, task)
 
     @classmethod
@@ -179,6 +226,7 @@ class SummarizationTransformer(TransformerModelBase):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
+        state_dict = with_shared(self, state_dict)
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
             words = state_dict.get(f"{name}.embed_tokens.weight")
             if words is not None and len(words) != len(part.dictionary):

@@ -12,15 +12,24 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
+from ..memory import AGGREGATIONS
 from ..pointer import KINDS
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
 
 @dataclass
+class EncoderConfig(EncDecBaseConfig):
+    """What begins with ``encoder_``: fairseq reads such options into a config of their own."""
+
+    gate: bool = field(default=False, metadata={"help": "gate every encoder state in view of the document's last one"})
+
+
+@dataclass
 class SummarizationTransformerConfig(TransformerConfig):
     """fairseq's TransformerConfig and this project's mechanisms."""
 
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
     focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
@@ -32,6 +41,20 @@ class SummarizationTransformerConfig(TransformerConfig):
             "between them at every word"
         },
     )
+    aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "let earlier encoder layers into what the decoder reads: add adds their states, proj attends with "
+            "a projection of them, attn attends through them one after the other"
+        },
+    )
+    aggregation_layers: int = field(
+        default=1, metadata={"help": "how many layers before the last one --aggregation looks at (L in the paper)"}
+    )
+    share_encoder_decoder_layers: bool = field(
+        default=False,
+        metadata={"help": "decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"},
+    )
 
 
 # Options of TransformerConfig without a meaning here: other attention mechanisms, pruning and export.
@@ -41,7 +64,7 @@ _LEFT_OUT = {
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
     *("encoder_xformers_att_config", "decoder_xformers_att_config"),
 }
-_NESTED = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+_NESTED = {"encoder": EncoderConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 
 # ETADS, section 4.1. "Dropout rate 0.8" is a keep probability; the dictionary is shared by source, target and output.
 _PAPER: Dict[str, Any] = {
@@ -68,13 +91,42 @@ _HELP = {
     "max_target_positions": "longest summary there are positions for (default 0: --truncate-target and the end symbol)",
 }
 
+_PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}
+_SINUSOIDAL: Dict[str, Any] = {"encoder_learned_pos": False, "decoder_learned_pos": False}
+# ES-Trans, section 4.3; documents and summaries have vocabularies of their own
+_ES_TRANS: Dict[str, Any] = {
+    **_PLAIN,
+    **_SINUSOIDAL,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 256,
+    "encoder_ffn_embed_dim": 1024,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "share_all_embeddings": False,
+    "dropout": 0.1,
+    "share_encoder_decoder_layers": True,
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
+    # ETADS, Table 2
     "etads": {},
-    "etads_basic": {"focus_layers": "none", "saliency_layers": "none"},
+    "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not say how wide it is: as ETADS.
+    "aggregation_transformer": {
+        **_PLAIN,
+        **_SINUSOIDAL,
+        "aggregation": "attn",
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
+    },
+    "es_transformer": _ES_TRANS,
+    "gated_es_transformer": {**_ES_TRANS, "encoder_gate": True},
 }
-"""Named architectures: what each changes in the defaults (ETADS, Table 2)."""
+"""Named architectures: what each changes in the defaults, which are those of ETADS."""
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
@@ -157,3 +209,40 @@ def position_limit(config: SummarizationTransformerConfig, task: Any, side: str)
             f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
         )
     return max(needed, limit or 0)
+
+
+def check_aggregation(config: SummarizationTransformerConfig) -> None:
+    """Refuse layers that are not there, and an option without effect."""
+    kind, count, layers = str(config.aggregation), config.aggregation_layers, config.encoder.layers
+    if kind == "none":
+        if count != 1:
+            raise ValueError(
+                f"--aggregation-layers {count} has no effect with --aggregation none: choose --aggregation "
+                f"{', '.join(AGGREGATIONS[1:])}"
+            )
+        return
+    if not 1 <= count < layers:
+        choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
+        raise ValueError(
+            f"--aggregation-layers {count}: an encoder of {layers} layers has {layers - 1} before its last; "
+            f"choose {choices}"
+        )
+    if config.encoder.layerdrop:
+        raise ValueError(
+            f"--encoder-layerdrop {config.encoder.layerdrop} does not work with --aggregation {kind}, which needs "
+            "every layer's states; choose one"
+        )
+
+
+def check_sharing(config: SummarizationTransformerConfig) -> None:
+    """Refuse an encoder and a decoder of different shapes where layers are shared."""
+    if not config.share_encoder_decoder_layers:
+        return
+    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
+        encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
+        if encoder != decoder:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
+                f"is {encoder} and --decoder-{option} is {decoder}"
+            )
