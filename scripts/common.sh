@@ -86,3 +86,31 @@ train_small() {
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
+
+# small_run RUN TEXT PREPARED STEPS [options of train.sh] [-- options of fairseq-train]: train_small, then summaries of the
+# test split and their scores, RUN/summaries.txt and RUN/rouge.json. The array GENERATE holds options of generate.sh.
+# Does nothing where that has been done.
+small_run() {
+    local run=$1 text=$2 prepared=$3 steps=$4
+    shift 4
+    [ ! -f "$run/rouge.json" ] || return 0
+    train_small "$steps" --text "$text" --prepared "$prepared" --out "$run" --cpu "$@"
+    supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" --max-len 30 \
+        --cpu ${GENERATE[@]+"${GENERATE[@]}"}
+    etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json"
+}
+
+# score_table DIR NAMES SEEDS: a Markdown table of DIR/NAME-SEED/rouge.json, NAMES and SEEDS lists of words.
+score_table() {
+    python - "$@" <<'PYTHON'
+import json, pathlib, sys
+out, names, seeds = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+print("| system | seed | ROUGE-1 | ROUGE-2 | ROUGE-L |\n|---|---|---|---|---|")
+for name in names:
+    for seed in seeds:
+        report = json.loads((out / f"{name}-{seed}" / "rouge.json").read_text())
+        cells = [f"{s['f1']:.2f} [{s['f1_interval'][0]:.2f}, {s['f1_interval'][1]:.2f}]" for s in report["scores"].values()]
+        print(f"| `{name}` | {seed} | {' | '.join(cells)} |")
+print(report["signature"])
+PYTHON
+}
