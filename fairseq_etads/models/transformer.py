@@ -1,11 +1,9 @@
 """One composable Transformer for summarisation: its encoder, its decoder, and one model class for all presets."""
 
 import itertools
-from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
-from dataclasses import fields
+from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
@@ -19,18 +17,17 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..batch_vocab import BatchVocab
-from ..dictionary import hide_tail, without_tail
+from ..dictionary import without_tail
 from ..embedding import VocabularyEmbedding
 from ..memory import Aggregation, EncoderGate
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
 from ..pointer import Pointer, PointerOutput
 from ..sharing import leave_out_shared, share_sublayers, with_shared
+from .common import SummarizationModel, batch_vocab, check_words
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
-    check_aggregation,
-    check_pointer,
-    check_sharing,
+    check_options,
     parse_layers,
     position_limit,
     preset_config,
@@ -122,8 +119,7 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
 
     def batch_vocab(self, src_tokens: Tensor) -> BatchVocab:
         """The vocabulary of a batch of documents (B, S)."""
-        words = self.dictionary
-        return BatchVocab(src_tokens, len(words), pad=words.pad(), bos=words.bos(), eos=words.eos(), unk=words.unk())
+        return batch_vocab(src_tokens, self.dictionary)
 
     def forward(
         self,
@@ -157,7 +153,7 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         return scores if log_probs else scores.exp()
 
 
-class SummarizationTransformer(TransformerModelBase):
+class SummarizationTransformer(SummarizationModel, TransformerModelBase):
     """Transformer encoder-decoder with the papers' mechanisms as options.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`SummarizationTransformerConfig` for the options.
@@ -171,17 +167,6 @@ class SummarizationTransformer(TransformerModelBase):
         self._register_state_dict_hook(leave_out_shared)
 
     @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the preset's options to the parser of ``fairseq-train``."""
-        preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
-        for option in fields(preset):
-            if option.type is bool and option.default is True:
-                # fairseq would offer --share-all-embeddings as the switch that turns it *off*
-                flag = "--" + option.name.replace("_", "-")
-                parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
-        gen_parser_from_dataclass(parser, preset, delete_default=True)
-
-    @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SummarizationTransformer":
         """Build from the flat options.
 
@@ -192,10 +177,7 @@ class SummarizationTransformer(TransformerModelBase):
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
         config.max_source_positions = position_limit(config, task, "source")
         config.max_target_positions = position_limit(config, task, "target")
-        if str(config.pointer) != "none":
-            check_pointer(config, task)
-        check_aggregation(config)
-        check_sharing(config)
+        check_options(config, task)
         return super().build_model(config, task)
 
     @classmethod
@@ -211,29 +193,11 @@ class SummarizationTransformer(TransformerModelBase):
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> SummarizationTransformerDecoder:
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
-    def get_output_ids(self, src_tokens: Tensor, tokens: Tensor) -> Tensor:
-        """Summaries (N, T) in the ids of the output: words that neither the model nor the document has are unknown."""
-        vocab = None if self.decoder.pointer is None else self.decoder.batch_vocab(src_tokens)
-        return self._encode(tokens, vocab)
-
-    def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
-        """The summaries (B, T) in the ids of the output; see :meth:`get_output_ids`."""
-        pointer: Optional[PointerOutput] = net_output[1].get("pointer")
-        return self._encode(sample["target"], None if pointer is None else pointer.vocab)
-
-    def _encode(self, tokens: Tensor, vocab: Optional[BatchVocab]) -> Tensor:
-        return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
-
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
         state_dict = with_shared(self, state_dict)
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
-            words = state_dict.get(f"{name}.embed_tokens.weight")
-            if words is not None and len(words) != len(part.dictionary):
-                raise ValueError(
-                    f"the {side} dictionary has {len(part.dictionary)} known words and the checkpoint was trained with "
-                    f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
-                )
+            check_words(state_dict, side, part)
             positions = state_dict.get(f"{name}.embed_positions.weight")
             if positions is not None and len(positions) != len(part.embed_positions.weight):
                 limit = len(positions) - part.padding_idx - 1

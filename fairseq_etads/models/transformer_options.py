@@ -14,6 +14,7 @@ from omegaconf import II
 
 from ..memory import AGGREGATIONS
 from ..pointer import KINDS
+from .common import check_one_dictionary
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -186,16 +187,25 @@ def preset_config(name: str, **changes: Any) -> type:
     return make_dataclass(name, options, bases=(FairseqDataclass,), namespace={"__module__": __name__})
 
 
-def check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Refuse what a pointer cannot work with."""
+def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
+    """Refuse what does not go together, or not with the task's data.
+
+    Raises:
+        ValueError: names the options, their values and what to choose.
+    """
+    if str(config.pointer) != "none":
+        _check_pointer(config, task)
+    _check_aggregation(config)
+    if config.share_encoder_decoder_layers:
+        _check_sharing(config)
+
+
+def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
+    """What a pointer cannot work with."""
     option = f"--pointer {config.pointer}"
     if config.adaptive_softmax_cutoff:
         raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
-    if task.source_dictionary != task.target_dictionary:
-        raise ValueError(
-            f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
-            "etads-prepare, or fairseq-preprocess --joined-dictionary"
-        )
+    check_one_dictionary(option, task)
 
 
 def position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:
@@ -211,8 +221,8 @@ def position_limit(config: SummarizationTransformerConfig, task: Any, side: str)
     return max(needed, limit or 0)
 
 
-def check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Refuse layers that are not there, and an option without effect."""
+def _check_aggregation(config: SummarizationTransformerConfig) -> None:
+    """Layers that are not there, and an option without effect."""
     kind, count, layers = str(config.aggregation), config.aggregation_layers, config.encoder.layers
     if kind == "none":
         if count != 1:
@@ -234,10 +244,8 @@ def check_aggregation(config: SummarizationTransformerConfig) -> None:
         )
 
 
-def check_sharing(config: SummarizationTransformerConfig) -> None:
-    """Refuse an encoder and a decoder of different shapes where layers are shared."""
-    if not config.share_encoder_decoder_layers:
-        return
+def _check_sharing(config: SummarizationTransformerConfig) -> None:
+    """An encoder and a decoder of different shapes."""
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
         encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
         if encoder != decoder:

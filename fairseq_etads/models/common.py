@@ -1,0 +1,71 @@
+"""What the models of all families share: their options on the command line, and words in the ids of their output."""
+
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
+from dataclasses import fields
+from typing import Any, Dict, Optional, Tuple
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from torch import Tensor
+
+from ..batch_vocab import BatchVocab
+from ..dictionary import hide_tail
+from ..pointer import PointerOutput
+
+
+class SummarizationModel:
+    """To be inherited before one of fairseq's models."""
+
+    decoder: Any
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the preset's options to the parser of ``fairseq-train``."""
+        preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
+        for option in fields(preset):
+            if option.type is bool and option.default is True:
+                # fairseq would offer --share-all-embeddings as the switch that turns it *off*
+                flag = "--" + option.name.replace("_", "-")
+                parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
+        gen_parser_from_dataclass(parser, preset, delete_default=True)
+
+    def get_output_ids(self, src_tokens: Tensor, tokens: Tensor) -> Tensor:
+        """Summaries (N, T) in the ids of the output: words that neither the model nor the document has are unknown."""
+        vocab = None if self.decoder.pointer is None else self.decoder.batch_vocab(src_tokens)
+        return self._encode(tokens, vocab)
+
+    def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
+        """The summaries (B, T) in the ids of the output; see :meth:`get_output_ids`."""
+        pointer: Optional[PointerOutput] = net_output[1].get("pointer")
+        return self._encode(sample["target"], None if pointer is None else pointer.vocab)
+
+    def _encode(self, tokens: Tensor, vocab: Optional[BatchVocab]) -> Tensor:
+        return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
+
+
+def batch_vocab(src_tokens: Tensor, words: Any) -> BatchVocab:
+    """The vocabulary of a batch of documents (B, S), with the dictionary ``words`` of the known words."""
+    return BatchVocab(src_tokens, len(words), pad=words.pad(), bos=words.bos(), eos=words.eos(), unk=words.unk())
+
+
+def check_one_dictionary(option: str, task: Any) -> None:
+    """Refuse an option that needs one dictionary for both sides where there are two."""
+    if task.source_dictionary != task.target_dictionary:
+        raise ValueError(
+            f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
+            "etads-prepare, or fairseq-preprocess --joined-dictionary"
+        )
+
+
+def check_words(state_dict: Any, side: str, part: Any) -> None:
+    """Refuse weights of another dictionary.
+
+    Args:
+        state_dict: of a model. side: "source" or "target". part: the encoder or decoder that they are for.
+    """
+    name = "encoder" if side == "source" else "decoder"
+    words = state_dict.get(f"{name}.embed_tokens.weight")
+    if words is not None and len(words) != len(part.dictionary):
+        raise ValueError(
+            f"the {side} dictionary has {len(part.dictionary)} known words and the checkpoint was trained with "
+            f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
+        )
