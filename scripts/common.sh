@@ -87,17 +87,21 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# small_run RUN TEXT PREPARED STEPS [options of train.sh] [-- options of fairseq-train]: train_small, then summaries of the
-# test split and their scores, RUN/summaries.txt and RUN/rouge.json. The array GENERATE holds options of generate.sh.
-# Does nothing where that has been done.
-small_run() {
-    local run=$1 text=$2 prepared=$3 steps=$4
-    shift 4
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train.sh or train_small, and
+# their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
+# and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
+run_system() {
+    local run=$1 text=$2 prepared=$3 command=()
+    shift 3
     [ ! -f "$run/rouge.json" ] || return 0
-    train_small "$steps" --text "$text" --prepared "$prepared" --out "$run" --cpu "$@"
-    supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" --max-len 30 \
-        --cpu ${GENERATE[@]+"${GENERATE[@]}"}
-    etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json"
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        command+=("$1")
+        shift
+    done
+    "${command[@]}" --text "$text" --prepared "$prepared" --out "$run" "$@"
+    supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" \
+        ${GENERATE[@]+"${GENERATE[@]}"}
+    etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
 # score_table DIR NAMES SEEDS: a Markdown table of DIR/NAME-SEED/rouge.json, NAMES and SEEDS lists of words.

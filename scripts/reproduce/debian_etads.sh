@@ -28,9 +28,10 @@ need_integer --steps "$steps"
 use_environment
 etads-debian --sample --out "$out/text"
 
+GENERATE=(--max-len 30 --cpu)
 for seed in $seeds; do
     for arch in $archs; do
-        small_run "$out/$arch-$seed" "$out/text" "$out/prepared" "$steps" --arch "$arch" -- --seed "$seed"
+        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch "$arch" -- --seed "$seed"
     done
 done
 

@@ -32,11 +32,11 @@ for pointer in $pointers; do need_choice --pointers "$pointer" none soft switch;
 use_environment
 etads-debian --sample --out "$out/text"
 
-GENERATE=(--min-len 5)
+GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
     for pointer in $pointers; do
-        small_run "$out/$pointer-$seed" "$out/text" "$out/prepared" "$steps" --arch etads --tokens word --size 8000 \
-            --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
+        run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch etads \
+            --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done
 
