@@ -36,6 +36,12 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
+# need_prepared OPTION DIR SCRIPT: DIR is what SCRIPT makes.
+need_prepared() {
+    [ -n "$2" ] || die "$1 is missing; see --help"
+    [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
+}
+
 # supervise COMMAND...: run it, and end it when this script is ended; bash alone would leave it running.
 supervise() {
     "$@" &
@@ -104,17 +110,21 @@ run_system() {
     etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
-# score_table DIR NAMES SEEDS: a Markdown table of DIR/NAME-SEED/rouge.json, NAMES and SEEDS lists of words.
+# score_table DIR NAMES SEEDS [FILE [MEASURE]]: a Markdown table of DIR/NAME-SEED/FILE (rouge.json), NAMES and SEEDS lists of
+# words, with MEASURE f1 (default), precision or recall.
 score_table() {
     python - "$@" <<'PYTHON'
 import json, pathlib, sys
 out, names, seeds = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
-print("| system | seed | ROUGE-1 | ROUGE-2 | ROUGE-L |\n|---|---|---|---|---|")
+file, measure = [*sys.argv[4:], *("rouge.json", "f1")[len(sys.argv) - 4 :]]
+rows = []
 for name in names:
     for seed in seeds:
-        report = json.loads((out / f"{name}-{seed}" / "rouge.json").read_text())
-        cells = [f"{s['f1']:.2f} [{s['f1_interval'][0]:.2f}, {s['f1_interval'][1]:.2f}]" for s in report["scores"].values()]
-        print(f"| `{name}` | {seed} | {' | '.join(cells)} |")
-print(report["signature"])
+        report = json.loads((out / f"{name}-{seed}" / file).read_text())
+        scores = report["scores"]
+        cells = [f"{s[measure]:.2f} [{s[f'{measure}_interval'][0]:.2f}, {s[f'{measure}_interval'][1]:.2f}]" for s in scores.values()]
+        rows.append(f"| `{name}` | {seed} | {' | '.join(cells)} |")
+print(f"| system | seed | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 2)}")
+print(*rows, report["signature"], sep="\n")
 PYTHON
 }
