@@ -33,7 +33,7 @@ setup(
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8"],
+        "dev": ["pytest>=7", "pytest-xdist>=3", "ruff>=0.4", "mypy>=1.8"],
     },
     entry_points={
         "console_scripts": [
