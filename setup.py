@@ -33,11 +33,12 @@ setup(
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8"],
+        "dev": ["pytest>=7", "pytest-xdist>=3", "ruff>=0.4", "mypy>=1.8"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.catalogue:main",
+            "etads-average=fairseq_etads.averaging:main",
             "etads-rouge=fairseq_etads.evaluation:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",

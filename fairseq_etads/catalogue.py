@@ -12,12 +12,12 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from .models import rnn, transformer
+from .models import rnn, transformer_options
 from .models.rnn_encoder import SENTENCE_MARK
 from .options import SummarizationConfig
 from .task import SummarizationTask
 
-PRESETS: Dict[str, Dict[str, Any]] = {**transformer.PRESETS, **rnn.PRESETS}
+PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 """Named architectures of all families: what each changes in the defaults."""
 FACTOR_VALUES = 50
 """Values that each source factor is taken to have, for counting parameters."""
@@ -51,8 +51,16 @@ def count_parameters(arch: str, vocabulary: int) -> int:
 def describe(vocabulary: int) -> Iterator[Tuple[str, str, str]]:
     """Name, parameters and changed defaults of each architecture."""
     for arch, changes in PRESETS.items():
-        changed = ", ".join(f"--{option.replace('_', '-')} {value}" for option, value in changes.items())
+        changed = " ".join(_flag(option, value) for option, value in changes.items())
         yield arch, f"{count_parameters(arch, vocabulary):,}", changed or "the defaults"
+
+
+def _flag(option: str, value: Any) -> str:
+    """An option as on a command line."""
+    name = option.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -105,7 +113,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         return
     rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary)]
     for arch, count, changes in rows:
-        print(f"{arch:<20} {count:>12}   {changes}")
+        print(f"{arch:<23} {count:>12}   {changes}")
 
 
 if __name__ == "__main__":

@@ -63,6 +63,13 @@ class SummarizationConfig(FairseqDataclass):
     allow_unk: bool = field(
         default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
     )
+    replace_unknown: bool = field(
+        default=False,
+        metadata={
+            "help": "write the document's most attended word in the place of an unknown one; fairseq's --replace-unk "
+            "does the same, but fairseq-generate refuses it for binarised data"
+        },
+    )
     coverage_penalty: float = field(
         default=0.0, metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"}
     )

@@ -308,7 +308,9 @@ class SummarizationTask(FairseqTask):
 
     def _search_options(self, args: Any) -> Dict[str, Any]:
         """SummaryGenerator's arguments beyond fairseq's."""
-        cfg, replace = self.cfg, getattr(args, "replace_unk", None) is not None
+        cfg = self.cfg
+        file = replacements_file(getattr(args, "replace_unk", None) or "")
+        replace = cfg.replace_unknown or getattr(args, "replace_unk", None) is not None
         return {
             "coverage_penalty": cfg.coverage_penalty,
             "coverage_penalty_type": str(cfg.coverage_penalty_type),
@@ -325,7 +327,7 @@ class SummarizationTask(FairseqTask):
             "allow_unk": cfg.allow_unk,
             "replace_unk": replace,
             # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
-            "source_dictionary": None if replace and replacements_file(args.replace_unk) else self.src_dict,
+            "source_dictionary": None if file else self.src_dict,
         }
 
     def inference_step(

@@ -36,6 +36,12 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
+# need_prepared OPTION DIR SCRIPT: DIR is what SCRIPT makes.
+need_prepared() {
+    [ -n "$2" ] || die "$1 is missing; see --help"
+    [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
+}
+
 # supervise COMMAND...: run it, and end it when this script is ended; bash alone would leave it running.
 supervise() {
     "$@" &
@@ -85,4 +91,40 @@ train_small() {
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
+}
+
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train.sh or train_small, and
+# their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
+# and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
+run_system() {
+    local run=$1 text=$2 prepared=$3 command=()
+    shift 3
+    [ ! -f "$run/rouge.json" ] || return 0
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        command+=("$1")
+        shift
+    done
+    "${command[@]}" --text "$text" --prepared "$prepared" --out "$run" "$@"
+    supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" \
+        ${GENERATE[@]+"${GENERATE[@]}"}
+    etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
+}
+
+# score_table DIR NAMES SEEDS [FILE [MEASURE]]: a Markdown table of DIR/NAME-SEED/FILE (rouge.json), NAMES and SEEDS lists of
+# words, with MEASURE f1 (default), precision or recall.
+score_table() {
+    python - "$@" <<'PYTHON'
+import json, pathlib, sys
+out, names, seeds = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+file, measure = [*sys.argv[4:], *("rouge.json", "f1")[len(sys.argv) - 4 :]]
+rows = []
+for name in names:
+    for seed in seeds:
+        report = json.loads((out / f"{name}-{seed}" / file).read_text())
+        scores = report["scores"]
+        cells = [f"{s[measure]:.2f} [{s[f'{measure}_interval'][0]:.2f}, {s[f'{measure}_interval'][1]:.2f}]" for s in scores.values()]
+        rows.append(f"| `{name}` | {seed} | {' | '.join(cells)} |")
+print(f"| system | seed | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 2)}")
+print(*rows, report["signature"], sep="\n")
+PYTHON
 }

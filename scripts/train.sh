@@ -3,7 +3,8 @@
 #
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
+#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line; not needed with --prepared
+#                       if that is complete
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --prepared DIR      another place for the prepared data, to share it among models
 #   --arch NAME         architecture (default: etads); etads-models lists them
@@ -46,7 +47,7 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
     esac
 done
-[ -n "$text" ] || die "--text is missing; see --help"
+[ -n "$text" ] || [ -f "$prepared/bin/complete" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 need_choice --tokens "$tokens" bpe sentencepiece word
 need_choice --pointer "$pointer" none soft switch
@@ -57,7 +58,9 @@ use_environment
 
 mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
-supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+if [ -n "$text" ]; then
+    supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+fi
 
 command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" --pointer "$pointer"
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1

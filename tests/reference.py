@@ -248,3 +248,58 @@ def gru_step(x: Tensor, h: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_h
         new = torch.tanh(w_ih[row] @ x + b_ih[row] + reset * (w_hh[row] @ h + b_hh[row]))
         result[i] = (1 - update) * new + update * h[i]
     return result
+
+
+def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, Tensor]], heads: int) -> Tensor:
+    """MultiHead(Q, K=V): queries (T, d), memory (S, d), the (W, b) of q, k, v and output, as W x + b -> (T, d)."""
+    (w_q, b_q), (w_k, b_k), (w_v, b_v), (w_o, b_o) = weights
+    width = queries.shape[1] // heads
+    rows = []
+    for query in queries:
+        parts = []
+        for h in range(heads):
+            part = slice(h * width, (h + 1) * width)
+            q = (w_q @ query + b_q)[part]
+            keys = [(w_k @ state + b_k)[part] for state in memory]
+            values = [(w_v @ state + b_v)[part] for state in memory]
+            attention = softmax_row([(q * key).sum() / math.sqrt(width) for key in keys])
+            parts.append(sum(weight * value for weight, value in zip(attention, values)))
+        rows.append(w_o @ torch.cat(parts) + b_o)
+    return torch.stack(rows)
+
+
+def aggregate(
+    kind: str,
+    states: Sequence[Tensor],
+    layers: int,
+    attentions: Sequence[Sequence[Tuple[Tensor, Tensor]]],
+    heads: int,
+    projection: Optional[Tuple[Tensor, Tensor]] = None,
+) -> Tensor:
+    """Aggregation Transformer, equations 15 to 17. states: h^1 ... h^N, each (m, d), of one document -> (m, d)."""
+    last, count = states[-1], len(states)
+    if kind == "add":
+        total = last
+        for number in range(count - layers, count):  # N-L ... N-1, counted from 1
+            total = total + states[number - 1]
+        return total
+    if kind == "proj":
+        assert projection is not None
+        rows = []
+        for j in range(len(last)):
+            joined = torch.cat([states[number - 1][j] for number in range(count - layers, count)])
+            rows.append(projection[0] @ joined + projection[1])
+        return multi_head(torch.stack(rows), last, attentions[0], heads)
+    history = states[count - layers - 1]
+    for step, number in enumerate(range(count - layers + 1, count)):
+        history = multi_head(history, states[number - 1], attentions[step], heads)
+    return multi_head(history, last, attentions[-1], heads)
+
+
+def encoder_gate(states: Tensor, w_g: Tensor, bias: Tensor) -> Tensor:
+    """Gated ES-Trans, equations 4 and 5. states (m, d) of one document, W_g (d, 2 d) -> (m, d)."""
+    rows = []
+    for state in states:
+        gate = torch.sigmoid(w_g @ torch.cat([state, states[-1]]) + bias)
+        rows.append(gate * state)
+    return torch.stack(rows)

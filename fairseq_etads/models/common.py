@@ -23,8 +23,9 @@ class SummarizationModel:
         """Add the preset's options to the parser of ``fairseq-train``."""
         preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
         for option in fields(preset):
-            if option.type is bool and option.default is True:
-                # fairseq would offer --share-all-embeddings as the switch that turns it *off*
+            if option.type is bool and not option.name.startswith("no_"):
+                # fairseq would offer --share-all-embeddings, where it is on, as the switch that turns it *off*. What
+                # one preset has on, another has off: every switch has a twin in every preset.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)

@@ -1,15 +1,9 @@
-"""One composable Transformer for summarisation: its options, its presets, its encoder and decoder.
-
-The options are fairseq's own ``TransformerConfig``, flattened into a dataclass, and this project's mechanisms. A
-mechanism is a field, a named architecture a preset that changes defaults; there is one model class.
-"""
+"""One composable Transformer for summarisation: its encoder, its decoder, and one model class for all presets."""
 
 import itertools
 from argparse import Namespace
-from dataclasses import Field, dataclass, field, fields, make_dataclass
-from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Tuple
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
@@ -18,136 +12,26 @@ from fairseq.models.transformer import (
     TransformerEncoderBase,
     TransformerModelBase,
 )
-from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from omegaconf import II, OmegaConf
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..batch_vocab import BatchVocab
 from ..dictionary import without_tail
 from ..embedding import VocabularyEmbedding
+from ..memory import Aggregation, EncoderGate
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
-from ..pointer import KINDS, Pointer, PointerOutput
-from .common import SummarizationModel, batch_vocab, check_one_dictionary, check_words
-
-LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
-
-
-@dataclass
-class SummarizationTransformerConfig(TransformerConfig):
-    """fairseq's TransformerConfig and this project's mechanisms."""
-
-    focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
-    saliency_layers: str = field(
-        default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
-    )
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
-            "between them at every word"
-        },
-    )
-
-
-# Options of TransformerConfig without a meaning here: other attention mechanisms, pruning and export.
-_LEFT_OUT = {
-    *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
-    *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
-    *("encoder_layers_to_keep", "decoder_layers_to_keep"),
-    *("encoder_xformers_att_config", "decoder_xformers_att_config"),
-}
-_NESTED = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
-
-# ETADS, section 4.1. "Dropout rate 0.8" is a keep probability; the dictionary is shared by source, target and output.
-_PAPER: Dict[str, Any] = {
-    "encoder_layers": 4,
-    "decoder_layers": 4,
-    "encoder_embed_dim": 512,
-    "encoder_ffn_embed_dim": 2048,
-    "encoder_attention_heads": 8,
-    "decoder_attention_heads": 8,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-    "share_all_embeddings": True,
-    "dropout": 0.2,
-    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as truncated texts
-    "decoder_embed_dim": II("model.encoder_embed_dim"),
-    "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
-    "decoder_input_dim": II("model.decoder_embed_dim"),
-    "decoder_output_dim": II("model.decoder_embed_dim"),
-    "max_source_positions": 0,
-    "max_target_positions": 0,
-}
-_HELP = {
-    "max_source_positions": "longest source there are positions for (default 0: --truncate-source and the end symbol)",
-    "max_target_positions": "longest summary there are positions for (default 0: --truncate-target and the end symbol)",
-}
-
-PRESETS: Dict[str, Dict[str, Any]] = {
-    "etads": {},
-    "etads_basic": {"focus_layers": "none", "saliency_layers": "none"},
-    "etads_focus": {"saliency_layers": "none"},
-    "etads_saliency": {"focus_layers": "none"},
-}
-"""Named architectures: what each changes in the defaults (ETADS, Table 2)."""
-
-
-def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Layer numbers, from 0, of a list of layers counted from 1.
-
-    Args:
-        value: "all", "none", or numbers and ranges such as "1,3-4".
-        count: how many layers there are.
-        option: the option's name, for the error.
-
-    Raises:
-        ValueError: the list is malformed or names a layer that does not exist.
-    """
-    text = str(value).strip()
-    if text in ("all", "none"):
-        return frozenset(range(count)) if text == "all" else frozenset()
-    chosen: Set[int] = set()
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise ValueError(f'{option} "{value}": "{part}" is not a layer; choose {LAYERS_HELP}')
-        low, high = int(first), int(last or first)
-        if not 1 <= low <= high <= count:
-            raise ValueError(
-                f'{option} "{value}": "{part}" is not among the layers 1-{count} of this model; choose {LAYERS_HELP}'
-            )
-        chosen.update(range(low - 1, high))
-    return frozenset(chosen)
-
-
-def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Names, types and fields of the configuration with nested ones spelt out: encoder.layers is encoder_layers."""
-    for outer in fields(SummarizationTransformerConfig):
-        if outer.name not in _NESTED:
-            yield outer.name, outer.type, outer
-            continue
-        for inner in fields(_NESTED[outer.name]):
-            yield f"{outer.name}_{inner.name}", inner.type, inner
-
-
-def preset_config(name: str, **changes: Any) -> type:
-    """A flat dataclass of all options, with the paper's defaults and then ``changes``.
-
-    Flat, because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers, model.encoder_layers).
-    """
-    overrides = {**_PAPER, **changes}
-    options = []
-    for option, kind, source in _flat_fields():
-        if option.endswith("_name") or option in _LEFT_OUT:
-            continue
-        metadata = dict(source.metadata)
-        metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
-        default = overrides.pop(option, source.default)
-        options.append((option, kind, field(default=default, metadata=metadata)))
-    if overrides:
-        raise ValueError(f"preset {name}: unknown options {sorted(overrides)}")
-    return make_dataclass(name, options, bases=(FairseqDataclass,), namespace={"__module__": __name__})
+from ..pointer import Pointer, PointerOutput
+from ..sharing import leave_out_shared, share_sublayers, with_shared
+from .common import SummarizationModel, batch_vocab, check_words
+from .transformer_options import (
+    PRESETS,
+    SummarizationTransformerConfig,
+    check_options,
+    parse_layers,
+    position_limit,
+    preset_config,
+)
 
 
 def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
@@ -164,15 +48,49 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq's hook is called once a layer, without the layer's number
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        width = cfg.encoder.embed_dim
+        self.aggregation: Optional[Aggregation] = None
+        if str(cfg.aggregation) != "none":
+            self.aggregation = Aggregation(
+                width,
+                cfg.encoder.attention_heads,
+                str(cfg.aggregation),
+                cfg.aggregation_layers,
+                dropout=cfg.attention_dropout,
+                q_noise=cfg.quant_noise.pq,
+                qn_block_size=cfg.quant_noise.pq_block_size,
+            )
+        self.gate = EncoderGate(width) if cfg.encoder.gate else None
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         if next(self._layer_numbers) not in self.focus_layers:
             return super().build_encoder_layer(cfg)
         return _wrap(FocusEncoderLayer(cfg), cfg)
 
-    def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
-        """As fairseq's, and the documents themselves for the pointer ("src_tokens")."""
-        return {**super().forward(src_tokens, *args, **kwargs), "src_tokens": [src_tokens]}
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> Dict[str, Any]:
+        """As fairseq's, and the documents themselves for the pointer ("src_tokens").
+
+        "encoder_out" is what the decoder reads: aggregated, then gated, if the options say so.
+        """
+        all_hiddens = return_all_hiddens or self.aggregation is not None
+        out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
+        (memory,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
+        mask = padding_mask if padding_mask.any() else None
+        if self.aggregation is not None:
+            history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
+            if self.layer_norm is not None:  # with --encoder-normalize-before layers leave their states as they are
+                history = [self.layer_norm(states) for states in history]
+            memory = self.aggregation(history, memory, mask)
+        if self.gate is not None:
+            memory = self.gate(memory, mask)
+        states = out["encoder_states"] if return_all_hiddens else []
+        return {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """As fairseq's, and the vocabulary of the batch with it."""
@@ -241,6 +159,13 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`SummarizationTransformerConfig` for the options.
     """
 
+    def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
+        super().__init__(cfg, encoder, decoder)
+        if cfg.share_encoder_decoder_layers:
+            for number in range(cfg.encoder.layers):  # iterating over fairseq's list would drop layers (--*-layerdrop)
+                share_sublayers(encoder.layers[number], decoder.layers[number])
+        self._register_state_dict_hook(leave_out_shared)
+
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SummarizationTransformer":
         """Build from the flat options.
@@ -250,10 +175,9 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         """
         options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
-        config.max_source_positions = _position_limit(config, task, "source")
-        config.max_target_positions = _position_limit(config, task, "target")
-        if str(config.pointer) != "none":
-            _check_pointer(config, task)
+        config.max_source_positions = position_limit(config, task, "source")
+        config.max_target_positions = position_limit(config, task, "target")
+        check_options(config, task)
         return super().build_model(config, task)
 
     @classmethod
@@ -271,6 +195,7 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
+        state_dict = with_shared(self, state_dict)
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
             check_words(state_dict, side, part)
             positions = state_dict.get(f"{name}.embed_positions.weight")
@@ -281,27 +206,6 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
                     f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
                 )
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
-
-
-def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Refuse what a pointer cannot work with."""
-    option = f"--pointer {config.pointer}"
-    if config.adaptive_softmax_cutoff:
-        raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
-    check_one_dictionary(option, task)
-
-
-def _position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:
-    """How many positions a side needs, checked against what the options allow."""
-    needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
-    limit: Optional[int] = getattr(config, f"max_{side}_positions") or trained
-    part = config.encoder if side == "source" else config.decoder
-    if limit and needed > limit and part.learned_pos:
-        raise ValueError(
-            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
-            f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
-        )
-    return max(needed, limit or 0)
 
 
 for _name, _changes in PRESETS.items():

@@ -28,24 +28,11 @@ need_integer --steps "$steps"
 use_environment
 etads-debian --sample --out "$out/text"
 
+GENERATE=(--max-len 30 --cpu)
 for seed in $seeds; do
     for arch in $archs; do
-        run=$out/$arch-$seed
-        [ ! -f "$run/rouge.json" ] || continue
-        train_small "$steps" --text "$out/text" --prepared "$out/prepared" --out "$run" --arch "$arch" --cpu -- --seed "$seed"
-        supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" --max-len 30 --cpu
-        etads-rouge "$run/summaries.txt" "$out/text/test.target" --json "$run/rouge.json"
+        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch "$arch" -- --seed "$seed"
     done
 done
 
-python - "$out" "$seeds" $archs <<'PYTHON'
-import json, pathlib, sys
-out, seeds, archs = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
-print("| system | seed | ROUGE-1 | ROUGE-2 | ROUGE-L |\n|---|---|---|---|---|")
-for arch in archs:
-    for seed in seeds:
-        report = json.loads((out / f"{arch}-{seed}" / "rouge.json").read_text())
-        cells = [f"{s['f1']:.2f} [{s['f1_interval'][0]:.2f}, {s['f1_interval'][1]:.2f}]" for s in report["scores"].values()]
-        print(f"| `{arch}` | {seed} | {' | '.join(cells)} |")
-print(report["signature"])
-PYTHON
+score_table "$out" "$archs" "$seeds"

@@ -32,15 +32,11 @@ for pointer in $pointers; do need_choice --pointers "$pointer" none soft switch;
 use_environment
 etads-debian --sample --out "$out/text"
 
+GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
     for pointer in $pointers; do
-        run=$out/$pointer-$seed
-        [ ! -f "$run/rouge.json" ] || continue
-        train_small "$steps" --text "$out/text" --prepared "$out/prepared" --out "$run" --arch etads --tokens word --size 8000 \
-            --pointer "$pointer" --cpu -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
-        supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
-            --min-len 5 --max-len 30 --cpu
-        etads-rouge "$run/summaries.txt" "$out/text/test.target" --json "$run/rouge.json"
+        run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch etads \
+            --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done
 

@@ -13,6 +13,14 @@ EMBEDDINGS = V * D + (401 + 2) * D + (101 + 2) * D
 BASIC = EMBEDDINGS + LAYERS * (ATTENTION + FEED_FORWARD + 2 * NORM) + LAYERS * (2 * ATTENTION + FEED_FORWARD + 3 * NORM)
 FOCUS = LAYERS * (2 * D * D + 2 * D)  # W_p, W_g, U_c, U_d
 SALIENCY = LAYERS * 2 * D * D  # W_h, W_s
+# sinusoidal positions have no parameters; attn with L=1 adds one attention
+AGGREGATION = BASIC - (401 + 2) * D - (101 + 2) * D + ATTENTION
+
+# d_m = 256, FFN 1024, 2 layers; source words, target words and the output projection are three tables
+ES_ATTENTION = 4 * (256 * 256 + 256)
+ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # the norms are those of the sublayers
+ES = 3 * V * 256 + 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder adds bridge attention and its norm, no more
+GATE = 256 * 512 + 256  # W_g, b
 
 
 @pytest.mark.parametrize(
@@ -22,6 +30,9 @@ SALIENCY = LAYERS * 2 * D * D  # W_h, W_s
         ("etads_focus", BASIC + FOCUS),
         ("etads_saliency", BASIC + SALIENCY),
         ("etads", BASIC + FOCUS + SALIENCY),
+        ("aggregation_transformer", AGGREGATION),
+        ("es_transformer", ES),
+        ("gated_es_transformer", ES + GATE),
     ],
 )
 def test_parameter_counts(arch, expected):

@@ -182,6 +182,8 @@ def test_unknown_words_are_replaced_by_what_is_attended_most():
             known = [place for place, word in enumerate(document) if word != 3]
             assert new == document[max(known, key=lambda place: attention[place, step].item())]
     assert some, "no unknown word was produced: nothing was shown"
+    task.cfg.replace_unknown = True
+    assert words(summarise(task, [model], DOCUMENTS)) == words(replaced), "--replace-unknown is the same"
 
 
 def test_an_unknown_word_is_replaced_by_its_spelling_where_there_are_two_dictionaries():

@@ -15,7 +15,7 @@ from scripted import scripted_model
 from fairseq_etads import beam_search, beams
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.inference import InferenceModel
-from fairseq_etads.models.transformer import PRESETS
+from fairseq_etads.models.transformer_options import PRESETS
 
 ARCHS = sorted(PRESETS)
 TASK = make_task()

@@ -9,7 +9,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
-from fairseq_etads.models.transformer import PRESETS, parse_layers, preset_config
+from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
 from fairseq_etads.modules import BridgeAttention, FocusAttention
 
 ARCHS = sorted(PRESETS)
@@ -271,13 +271,21 @@ def test_the_decoder_is_as_wide_as_the_encoder_unless_told_otherwise():
 
 
 @pytest.mark.parametrize(
-    "flags,shared", [([], True), (["--share-all-embeddings"], True), (["--no-share-all-embeddings"], False)]
+    "arch,flags,shared",
+    [
+        ("etads", [], True),
+        ("etads", ["--share-all-embeddings"], True),
+        ("etads", ["--no-share-all-embeddings"], False),
+        ("es_transformer", [], False),
+        ("es_transformer", ["--share-all-embeddings"], True),
+        ("es_transformer", ["--no-share-all-embeddings"], False),
+    ],
 )
-def test_options_on_by_default_can_be_switched_off_and_repeated(flags, shared):
-    command = ["data", "--task", "summarization", "--arch", "etads", "--max-tokens", "9", *flags]
+def test_switches_can_be_given_either_way_whatever_the_preset_has(arch, flags, shared):
+    command = ["data", "--task", "summarization", "--arch", arch, "--max-tokens", "9", *flags]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     assert cfg.model.share_all_embeddings is shared
-    assert cfg.model.encoder_learned_pos is True
+    assert cfg.model.encoder_learned_pos is (arch == "etads")
 
 
 def test_unsupported_attention_arguments_are_refused_in_words():

@@ -1,0 +1,91 @@
+"""From the encoder's states to what the decoder reads: aggregation of earlier layers, and a gate on every state.
+
+Tensors are S x B x d_m, as everywhere in fairseq's Transformer.
+"""
+
+from typing import Any, Optional, Sequence
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+AGGREGATIONS = ("none", "add", "proj", "attn")
+
+
+class Aggregation(nn.Module):
+    """The last encoder states seen again through those of earlier layers (Aggregation Transformer, section 3.4).
+
+    With h^l the states of encoder layer l of N and the L = ``layers`` layers before the last one as history::
+
+        add:   h^N + h^(N-L) + ... + h^(N-1)
+        proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
+        attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
+
+    As in the paper nothing is added to the attention's result, and no norm follows it. Only the parameters of the
+    chosen method exist: none, W and one attention, or L attentions.
+
+    Args:
+        kind: "add", "proj" or "attn".
+        layers: L, from 1 to N - 1.
+        attention: options of the attention, as fairseq's ``MultiheadAttention`` takes them.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, kind: str, layers: int, **attention: Any):
+        super().__init__()
+        self.kind, self.history_layers = kind, layers
+        self.projection: Optional[nn.Linear] = nn.Linear(layers * embed_dim, embed_dim) if kind == "proj" else None
+        count = {"add": 0, "proj": 1, "attn": layers}[kind]
+        self.attentions = nn.ModuleList(
+            MultiheadAttention(embed_dim, num_heads, kdim=embed_dim, vdim=embed_dim, **attention) for _ in range(count)
+        )
+
+    def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Aggregate.
+
+        Args:
+            history: the states of the L layers before the last one, first layer first, each (S, B, d_m).
+            states: those of the last layer, h^N.
+            padding_mask: (B, S), True at padding; None: there is none.
+
+        Returns:
+            (S, B, d_m)
+        """
+        if self.kind == "add":
+            return torch.stack([states, *history]).sum(dim=0)
+        if self.projection is not None:
+            query, read = self.projection(torch.cat([*history], dim=-1)), [states]
+        else:
+            query, read = history[0], [*history[1:], states]
+        for attention, memory in zip(self.attentions, read):
+            query, _ = attention(query, memory, memory, key_padding_mask=padding_mask, need_weights=False)
+        return query
+
+
+class EncoderGate(nn.Module):
+    """How much of each state reaches the decoder, in view of the whole document (Gated ES-Trans, eq. 4 and 5).
+
+    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s is the state of the document's last real token, the
+    end symbol. W_g is held as its two halves, so that the one for s is applied once a document.
+    """
+
+    def __init__(self, embed_dim: int):
+        super().__init__()
+        self.state_proj = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.document_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """states (S, B, d_m), padding_mask (B, S) or None -> (S, B, d_m)."""
+        document = last_real_state(states, padding_mask)
+        return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
+
+
+def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+    """The state of each document's last token that is not padding, on whichever side that is.
+
+    states (S, B, d_m), padding_mask (B, S) or None -> (B, d_m). Of a row of padding alone it is the first.
+    """
+    if padding_mask is None:
+        return states[-1]
+    positions = torch.arange(states.size(0), device=states.device)
+    last = (positions * ~padding_mask).argmax(dim=1)
+    return states[last, torch.arange(states.size(1), device=states.device)]

@@ -1,0 +1,256 @@
+"""The options of the composable Transformer, its presets, and what of them does not go together.
+
+The options are fairseq's own ``TransformerConfig``, flattened into a dataclass, and this project's mechanisms. A
+mechanism is a field, a named architecture a preset that changes defaults.
+"""
+
+from dataclasses import Field, dataclass, field, fields, make_dataclass
+from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
+from omegaconf import II
+
+from ..memory import AGGREGATIONS
+from ..pointer import KINDS
+from .common import check_one_dictionary
+
+LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
+
+
+@dataclass
+class EncoderConfig(EncDecBaseConfig):
+    """What begins with ``encoder_``: fairseq reads such options into a config of their own."""
+
+    gate: bool = field(default=False, metadata={"help": "gate every encoder state in view of the document's last one"})
+
+
+@dataclass
+class SummarizationTransformerConfig(TransformerConfig):
+    """fairseq's TransformerConfig and this project's mechanisms."""
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
+    saliency_layers: str = field(
+        default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
+    )
+    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
+            "between them at every word"
+        },
+    )
+    aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "let earlier encoder layers into what the decoder reads: add adds their states, proj attends with "
+            "a projection of them, attn attends through them one after the other"
+        },
+    )
+    aggregation_layers: int = field(
+        default=1, metadata={"help": "how many layers before the last one --aggregation looks at (L in the paper)"}
+    )
+    share_encoder_decoder_layers: bool = field(
+        default=False,
+        metadata={"help": "decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"},
+    )
+
+
+# Options of TransformerConfig without a meaning here: other attention mechanisms, pruning and export.
+_LEFT_OUT = {
+    *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
+    *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
+    *("encoder_layers_to_keep", "decoder_layers_to_keep"),
+    *("encoder_xformers_att_config", "decoder_xformers_att_config"),
+}
+_NESTED = {"encoder": EncoderConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+
+# ETADS, section 4.1. "Dropout rate 0.8" is a keep probability; the dictionary is shared by source, target and output.
+_PAPER: Dict[str, Any] = {
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "encoder_embed_dim": 512,
+    "encoder_ffn_embed_dim": 2048,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+    "share_all_embeddings": True,
+    "dropout": 0.2,
+    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as truncated texts
+    "decoder_embed_dim": II("model.encoder_embed_dim"),
+    "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
+    "decoder_input_dim": II("model.decoder_embed_dim"),
+    "decoder_output_dim": II("model.decoder_embed_dim"),
+    "max_source_positions": 0,
+    "max_target_positions": 0,
+}
+_HELP = {
+    "max_source_positions": "longest source there are positions for (default 0: --truncate-source and the end symbol)",
+    "max_target_positions": "longest summary there are positions for (default 0: --truncate-target and the end symbol)",
+}
+
+_PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}
+_SINUSOIDAL: Dict[str, Any] = {"encoder_learned_pos": False, "decoder_learned_pos": False}
+# ES-Trans, section 4.3; documents and summaries have vocabularies of their own
+_ES_TRANS: Dict[str, Any] = {
+    **_PLAIN,
+    **_SINUSOIDAL,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 256,
+    "encoder_ffn_embed_dim": 1024,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "share_all_embeddings": False,
+    "dropout": 0.1,
+    "share_encoder_decoder_layers": True,
+}
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    # ETADS, Table 2
+    "etads": {},
+    "etads_basic": _PLAIN,
+    "etads_focus": {"saliency_layers": "none"},
+    "etads_saliency": {"focus_layers": "none"},
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". It does not say how wide it is: as ETADS.
+    "aggregation_transformer": {
+        **_PLAIN,
+        **_SINUSOIDAL,
+        "aggregation": "attn",
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
+    },
+    "es_transformer": _ES_TRANS,
+    "gated_es_transformer": {**_ES_TRANS, "encoder_gate": True},
+}
+"""Named architectures: what each changes in the defaults, which are those of ETADS."""
+
+
+def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
+    """Layer numbers, from 0, of a list of layers counted from 1.
+
+    Args:
+        value: "all", "none", or numbers and ranges such as "1,3-4".
+        count: how many layers there are.
+        option: the option's name, for the error.
+
+    Raises:
+        ValueError: the list is malformed or names a layer that does not exist.
+    """
+    text = str(value).strip()
+    if text in ("all", "none"):
+        return frozenset(range(count)) if text == "all" else frozenset()
+    chosen: Set[int] = set()
+    for part in text.split(","):
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ValueError(f'{option} "{value}": "{part}" is not a layer; choose {LAYERS_HELP}')
+        low, high = int(first), int(last or first)
+        if not 1 <= low <= high <= count:
+            raise ValueError(
+                f'{option} "{value}": "{part}" is not among the layers 1-{count} of this model; choose {LAYERS_HELP}'
+            )
+        chosen.update(range(low - 1, high))
+    return frozenset(chosen)
+
+
+def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
+    """Names, types and fields of the configuration with nested ones spelt out: encoder.layers is encoder_layers."""
+    for outer in fields(SummarizationTransformerConfig):
+        if outer.name not in _NESTED:
+            yield outer.name, outer.type, outer
+            continue
+        for inner in fields(_NESTED[outer.name]):
+            yield f"{outer.name}_{inner.name}", inner.type, inner
+
+
+def preset_config(name: str, **changes: Any) -> type:
+    """A flat dataclass of all options, with the paper's defaults and then ``changes``.
+
+    Flat, because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers, model.encoder_layers).
+    """
+    overrides = {**_PAPER, **changes}
+    options = []
+    for option, kind, source in _flat_fields():
+        if option.endswith("_name") or option in _LEFT_OUT:
+            continue
+        metadata = dict(source.metadata)
+        metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
+        default = overrides.pop(option, source.default)
+        options.append((option, kind, field(default=default, metadata=metadata)))
+    if overrides:
+        raise ValueError(f"preset {name}: unknown options {sorted(overrides)}")
+    return make_dataclass(name, options, bases=(FairseqDataclass,), namespace={"__module__": __name__})
+
+
+def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
+    """Refuse what does not go together, or not with the task's data.
+
+    Raises:
+        ValueError: names the options, their values and what to choose.
+    """
+    if str(config.pointer) != "none":
+        _check_pointer(config, task)
+    _check_aggregation(config)
+    if config.share_encoder_decoder_layers:
+        _check_sharing(config)
+
+
+def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
+    """What a pointer cannot work with."""
+    option = f"--pointer {config.pointer}"
+    if config.adaptive_softmax_cutoff:
+        raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
+    check_one_dictionary(option, task)
+
+
+def position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:
+    """How many positions a side needs, checked against what the options allow."""
+    needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
+    limit: Optional[int] = getattr(config, f"max_{side}_positions") or trained
+    part = config.encoder if side == "source" else config.decoder
+    if limit and needed > limit and part.learned_pos:
+        raise ValueError(
+            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
+            f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
+        )
+    return max(needed, limit or 0)
+
+
+def _check_aggregation(config: SummarizationTransformerConfig) -> None:
+    """Layers that are not there, and an option without effect."""
+    kind, count, layers = str(config.aggregation), config.aggregation_layers, config.encoder.layers
+    if kind == "none":
+        if count != 1:
+            raise ValueError(
+                f"--aggregation-layers {count} has no effect with --aggregation none: choose --aggregation "
+                f"{', '.join(AGGREGATIONS[1:])}"
+            )
+        return
+    if not 1 <= count < layers:
+        choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
+        raise ValueError(
+            f"--aggregation-layers {count}: an encoder of {layers} layers has {layers - 1} before its last; "
+            f"choose {choices}"
+        )
+    if config.encoder.layerdrop:
+        raise ValueError(
+            f"--encoder-layerdrop {config.encoder.layerdrop} does not work with --aggregation {kind}, which needs "
+            "every layer's states; choose one"
+        )
+
+
+def _check_sharing(config: SummarizationTransformerConfig) -> None:
+    """An encoder and a decoder of different shapes."""
+    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
+        encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
+        if encoder != decoder:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
+                f"is {encoder} and --decoder-{option} is {decoder}"
+            )

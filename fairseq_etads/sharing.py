@@ -1,0 +1,71 @@
+"""Decoder layers that use the encoder's parameters (encoder-sharing Transformer, section 3.4), in memory and on disk.
+
+The encoder is a part of the decoder: decoder layer l is encoder layer l with a causal mask and a bridge attention of
+its own between the two sublayers. A sublayer is shared with its norm. The tensors are the same objects, so the
+optimiser, the parameter count and ``half()`` see them once; checkpoints hold them once, under the encoder's name.
+"""
+
+from typing import Any, Dict
+
+import torch
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+
+
+def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
+    """Let the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
+
+    Focus-attention is the projections and a network for its scope; the network stays the encoder's own.
+
+    Raises:
+        ValueError: a wrapper holds the layers, which keeps parameters in a form of its own.
+    """
+    if not isinstance(encoder_layer, TransformerEncoderLayerBase):
+        raise ValueError(
+            "--share-encoder-decoder-layers does not work with --ddp-backend fully_sharded, which splits each layer's "
+            "parameters on their own: choose another backend"
+        )
+    for name in PROJECTIONS:
+        setattr(decoder_layer.self_attn, name, getattr(encoder_layer.self_attn, name))
+    for name in SUBLAYERS:
+        setattr(decoder_layer, name, getattr(encoder_layer, name))
+
+
+def shared_names(model: nn.Module) -> Dict[str, str]:
+    """Names of the decoder layers' parameters that are an encoder layer's, and the encoder's names for them."""
+    originals: Dict[int, str] = {}
+    shared = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name.startswith("encoder.layers."):
+            originals[id(parameter)] = name
+        elif name.startswith("decoder.layers.") and id(parameter) in originals:
+            shared[name] = originals[id(parameter)]
+    return shared
+
+
+def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
+    """Hook of ``state_dict``: without it moving a checkpoint from a GPU would make two copies of shared tensors."""
+    for name in shared_names(model):
+        state_dict.pop(prefix + name, None)
+
+
+def with_shared(model: nn.Module, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """The weights of a checkpoint, shared ones under both of their names.
+
+    Raises:
+        ValueError: it holds two different tensors for one that this model shares.
+    """
+    result = {**state_dict}
+    for name, original in shared_names(model).items():
+        if original not in state_dict:
+            continue
+        if name in state_dict and not torch.equal(state_dict[name], state_dict[original]):
+            raise ValueError(
+                f"--share-encoder-decoder-layers: the checkpoint has other weights in {name} than in {original}; it "
+                "was trained without sharing"
+            )
+        result[name] = state_dict[original]
+    return result

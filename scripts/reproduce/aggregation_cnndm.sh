@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The Aggregation Transformer's Tables 3 (depths) and 4 (m1 to m7) on CNN/Daily Mail.
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
+#   scripts/reproduce/aggregation_cnndm.sh --data data/cnndm [--rows "m1 m6"] [options] [-- options of fairseq-train]
+#
+#   --data DIR      what scripts/prepare_cnndm.sh made; with BPE instead of words also give --pointer none
+#   --out DIR       default: runs/aggregation_cnndm in the repository
+#   --rows LIST     of e4d4 e4d3 e4d2 e2d4 e3d4 (encoder and decoder layers, Table 3) and m1 m2 m3 m4 m5 m6 m7 (Table 4: none,
+#                   add 1, add 2, proj 1, proj 2, attn 1, attn 2); default: all (e4d4 is m1)
+#   --seeds LIST    default: "1"
+#   --steps N       default: 200000, as in the paper
+#   --pointer KIND  soft (default) or none
+#   --cpu           do not use a GPU
+#
+# As in the paper: source 500 words, shared 50,000 words, Adam (0.9, 0.999), rate 1e-4, halved when the validation loss has
+# not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
+# Deviations: the paper does not give width and batch (here 512, FFN 2048, 8 heads; 4,096 tokens, so with one GPU more or
+# fewer steps may correspond to its 200,000); summaries are learnt up to 120 words; gradient norm at most 2; its ROUGE is
+# pyrouge's, here etads-rouge's. Published: m1 40.05/17.72/36.77, m6 41.06/18.02/38.04.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+data="" out=$ROOT/runs/aggregation_cnndm seeds="1" steps=200000 pointer=soft device=() more=()
+rows="m1 m2 m3 m4 m5 m6 m7 e4d3 e4d2 e2d4 e3d4"
+while [ $# -gt 0 ]; do
+    case $1 in
+        --data) need_value "$@"; data=$2; shift 2 ;;
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --rows) need_value "$@"; rows=$2; shift 2 ;;
+        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --steps) need_value "$@"; steps=$2; shift 2 ;;
+        --pointer) need_value "$@"; pointer=$2; shift 2 ;;
+        --cpu) device=(--cpu); shift ;;
+        -h | --help) usage ;;
+        --) shift; more=("$@"); break ;;
+        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
+    esac
+done
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --steps "$steps"
+need_choice --pointer "$pointer" soft none
+for row in $rows; do need_choice --rows "$row" m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4; done
+use_environment
+
+# options_of ROW: its options of fairseq-train, one word a line
+options_of() {
+    case $1 in
+        e?d?) printf '%s\n' --aggregation none --encoder-layers "${1:1:1}" --decoder-layers "${1:3:1}" ;;
+        m1) printf '%s\n' --aggregation none ;;
+        m2) printf '%s\n' --aggregation add --aggregation-layers 1 ;;
+        m3) printf '%s\n' --aggregation add --aggregation-layers 2 ;;
+        m4) printf '%s\n' --aggregation proj --aggregation-layers 1 ;;
+        m5) printf '%s\n' --aggregation proj --aggregation-layers 2 ;;
+        m6) printf '%s\n' --aggregation attn --aggregation-layers 1 ;;
+        m7) printf '%s\n' --aggregation attn --aggregation-layers 2 ;;
+    esac
+}
+
+GENERATE=(--beam 10 --no-repeat-ngram-size 3 --lenpen 2 --min-len 50 --max-len 120 ${device[@]+"${device[@]}"})
+for seed in $seeds; do
+    for row in $rows; do
+        mapfile -t options < <(options_of "$row")
+        run_system "$out/$row-$seed" "$data/text" "$data/prepared" "$ROOT/scripts/train.sh" --arch aggregation_transformer \
+            --pointer "$pointer" --truncate-source 500 --truncate-target 120 --max-update "$steps" ${device[@]+"${device[@]}"} \
+            -- --seed "$seed" --adam-betas '(0.9, 0.999)' --lr 1e-4 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
+            --lr-patience 1 --warmup-updates 0 "${options[@]}" ${more[@]+"${more[@]}"}
+    done
+done
+score_table "$out" "$rows" "$seeds"

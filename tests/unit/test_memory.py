@@ -1,0 +1,167 @@
+"""Aggregation of encoder layers and the gate: against oracles, in every combination, at the limits of their options."""
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, make_batch, make_model
+
+from fairseq_etads.memory import Aggregation, EncoderGate, last_real_state
+
+WIDTH, HEADS = 8, 2
+KINDS = [("add", 1), ("add", 3), ("proj", 1), ("proj", 3), ("attn", 1), ("attn", 2), ("attn", 3)]
+
+
+def pair(linear):
+    return linear.weight, linear.bias
+
+
+def randomise(module):
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.4)
+    return module.double()
+
+
+def padded(states, left, width):
+    """One (m, d) tensor a document -> (width, B, d) with noise at padding, and the mask (B, width)."""
+    batch, mask = torch.randn(width, len(states), WIDTH, dtype=torch.float64), torch.ones(len(states), width).bool()
+    for row, document in enumerate(states):
+        place = slice(width - len(document), width) if left else slice(0, len(document))
+        batch[place, row], mask[row, place] = document, False
+    return batch, mask
+
+
+def documents_of_states(layers, lengths=(5, 1, 7)):
+    torch.manual_seed(4)
+    return [[torch.randn(length, WIDTH, dtype=torch.float64) for _ in range(layers)] for length in lengths]
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("kind,layers", KINDS)
+def test_aggregation_against_the_oracle(kind, layers, left):
+    module = randomise(Aggregation(WIDTH, HEADS, kind, layers))
+    documents = documents_of_states(layers=4)
+    torch.manual_seed(5)
+    batches = [padded([document[layer] for document in documents], left, 9) for layer in range(4)]
+    mask = batches[0][1]
+    states = [batch for batch, _ in batches]
+    got = module(states[-1 - layers : -1], states[-1], mask).transpose(0, 1)
+    attentions = [[pair(getattr(a, f"{name}_proj")) for name in ("q", "k", "v", "out")] for a in module.attentions]
+    projection = None if module.projection is None else pair(module.projection)
+    for row, document in enumerate(documents):
+        expected = reference.aggregate(kind, document, layers, attentions, HEADS, projection)
+        torch.testing.assert_close(got[row][~mask[row]], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_the_gate_against_the_oracle(left):
+    module = randomise(EncoderGate(WIDTH))
+    documents = [document[0] for document in documents_of_states(layers=1)]
+    states, mask = padded(documents, left, 9)
+    got = module(states, mask).transpose(0, 1)
+    joined = torch.cat([module.state_proj.weight, module.document_proj.weight], dim=1)
+    for row, document in enumerate(documents):
+        expected = reference.encoder_gate(document, joined, module.document_proj.bias)
+        torch.testing.assert_close(got[row][~mask[row]], expected, rtol=0, atol=1e-12)
+
+
+def test_the_last_real_state_is_found_on_either_side():
+    states = torch.arange(4.0)[:, None, None].expand(4, 3, 2)
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
+    assert last_real_state(states, mask)[:, 0].tolist() == [1, 3, 3]
+    assert last_real_state(states)[:, 0].tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("kind,layers,attentions,projected", [("add", 2, 0, 0), ("proj", 2, 1, 2), ("attn", 2, 2, 0)])
+def test_only_the_parameters_of_the_chosen_method_exist(kind, layers, attentions, projected):
+    count = sum(parameter.numel() for parameter in Aggregation(WIDTH, HEADS, kind, layers).parameters())
+    attention = 4 * (WIDTH * WIDTH + WIDTH)
+    assert count == attentions * attention + (projected * WIDTH * WIDTH + WIDTH if projected else 0)
+
+
+MECHANISMS = [
+    *({"aggregation": kind, "aggregation_layers": layers} for kind in ("add", "proj", "attn") for layers in (1, 2)),
+    {"encoder_gate": True},
+]
+
+
+def combined(**options):
+    """Every other mechanism beside the one in question."""
+    return make_model("etads", encoder_layers=3, decoder_layers=3, pointer="soft", **options)
+
+
+def log_probs(model, tokens, previous):
+    with torch.no_grad():
+        return model.get_normalized_probs(model(tokens, tokens.ne(PAD).sum(1), previous), log_probs=True)
+
+
+@pytest.mark.parametrize("options", MECHANISMS, ids=str)
+def test_padding_and_batch_change_nothing_beside_the_other_mechanisms(options, documents):
+    model = combined(**options)
+    previous = torch.tensor([[EOS, 5, 6, 7]])
+    for document in documents[:3]:
+        alone = log_probs(model, make_batch([document]), previous)
+        for left in (False, True):
+            tokens = make_batch([document, documents[3]], left=left, width=25)
+            both = log_probs(model, tokens, previous.expand(2, -1))[:1]
+            torch.testing.assert_close(both[..., : alone.shape[-1]], alone, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("options", [*MECHANISMS, {"share_encoder_decoder_layers": True}], ids=str)
+@pytest.mark.parametrize("arch", ["etads", "etads_basic"])
+def test_each_mechanism_changes_the_output_and_gets_gradient(options, arch, documents):
+    sizes = {"encoder_layers": 3, "decoder_layers": 3}
+    model, plain = make_model(arch, **sizes, **options), make_model(arch, **sizes)
+    names = plain.state_dict().keys()
+    plain.load_state_dict({**plain.state_dict(), **{k: v for k, v in model.state_dict().items() if k in names}})
+    tokens, previous = make_batch(documents), make_batch([[5, 6, 7]] * len(documents))
+    out = model(tokens, tokens.ne(PAD).sum(1), previous)[0]
+    assert not torch.allclose(out, plain(tokens, tokens.ne(PAD).sum(1), previous)[0], atol=1e-3)
+    out.log_softmax(-1)[..., 7].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
+
+
+def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
+    """Otherwise the sum would be of states of very different sizes."""
+    model = make_model("etads_basic", encoder_layers=3, encoder_normalize_before=True, aggregation="add")
+    tokens = make_batch(documents)
+    with torch.no_grad():
+        out = model.encoder(tokens, return_all_hiddens=True)
+        before, last = (model.encoder.layer_norm(states) for states in out["encoder_states"][-2:])
+    torch.testing.assert_close(out["encoder_out"][0], before + last)
+
+
+def test_states_of_all_layers_are_given_only_when_wanted(documents):
+    model = make_model("aggregation_transformer")
+    tokens = make_batch(documents)
+    with torch.no_grad():
+        assert model.encoder(tokens)["encoder_states"] == []
+        assert len(model.encoder(tokens, return_all_hiddens=True)["encoder_states"]) == 3
+
+
+@pytest.mark.parametrize("layers", [0, 4, 5, -1])
+@pytest.mark.parametrize("kind", ["add", "proj", "attn"])
+def test_layers_beyond_the_limits_are_refused_in_words(kind, layers):
+    with pytest.raises(ValueError, match=rf"--aggregation-layers {layers}: an encoder of 4 layers.*choose 1 to 3"):
+        make_model("etads", encoder_layers=4, aggregation=kind, aggregation_layers=layers)
+
+
+@pytest.mark.parametrize("kind", ["add", "proj", "attn"])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_at_the_limits_work(kind, layers, documents):
+    model = make_model("etads", encoder_layers=4, aggregation=kind, aggregation_layers=layers)
+    assert torch.isfinite(model.encoder(make_batch(documents))["encoder_out"][0]).all()
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
+        ({"aggregation_layers": 2}, "no effect with --aggregation none: choose --aggregation add, proj, attn"),
+        ({"aggregation": "add", "encoder_layerdrop": 0.1}, "--encoder-layerdrop 0.1 does not work with --aggregation"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_model("etads", **options)

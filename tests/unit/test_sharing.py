@@ -1,0 +1,165 @@
+"""Layers shared by encoder and decoder: one tensor in memory, in the optimiser, in checkpoints and in their mean."""
+
+import copy
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, optim
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.optim.fp16_optimizer import MemoryEfficientFP16Optimizer
+from fairseq.utils import move_to_cpu
+from helpers import EOS, PAD, make_batch, make_model
+from omegaconf import OmegaConf
+
+from fairseq_etads.averaging import average_checkpoints, main
+from fairseq_etads.inference import INFER_DTYPES, InferenceModel
+from fairseq_etads.sharing import PROJECTIONS, SUBLAYERS, shared_names
+
+SHARE = {"share_encoder_decoder_layers": True}
+PER_LAYER = 2 * (len(PROJECTIONS) + len(SUBLAYERS))  # a weight and a bias each
+
+
+def forward(model, documents):
+    tokens = make_batch(documents)
+    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
+    return model(tokens, tokens.ne(PAD).sum(1), previous)[0]
+
+
+def assert_shared(model):
+    for encoder_layer, decoder_layer in zip(list(model.encoder.layers), list(model.decoder.layers)):
+        for part in PROJECTIONS:
+            pair = getattr(encoder_layer.self_attn, part), getattr(decoder_layer.self_attn, part)
+            assert pair[0].weight is pair[1].weight and pair[0].bias is pair[1].bias, part
+        for part in SUBLAYERS:
+            pair = getattr(encoder_layer, part), getattr(decoder_layer, part)
+            assert pair[0].weight is pair[1].weight and pair[0].bias is pair[1].bias, part
+    assert len(shared_names(model)) == PER_LAYER * len(model.decoder.layers)
+
+
+@pytest.mark.parametrize("options", [{}, {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}], ids=str)
+@pytest.mark.parametrize("arch", ["etads", "etads_basic", "gated_es_transformer"])
+def test_every_layer_shares_the_same_tensors(arch, options):
+    model = make_model(arch, **SHARE, **options)
+    with torch.no_grad():
+        model.eval()
+    assert_shared(model)
+
+
+@pytest.mark.parametrize("arch", ["etads", "etads_basic"])
+def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
+    """Outputs are equal, and the gradient of a shared tensor is the sum of its two."""
+    shared, plain = make_model(arch, **SHARE), make_model(arch)
+    weights = shared.state_dict()
+    plain.load_state_dict({**weights, **{name: weights[old] for name, old in shared_names(shared).items()}})
+    outputs = [forward(model, documents) for model in (shared, plain)]
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-6)
+    for out in outputs:
+        out.log_softmax(-1)[..., 7].sum().backward()
+    separate = {name: parameter.grad for name, parameter in plain.named_parameters()}
+    second = {old: name for name, old in shared_names(shared).items()}
+    for name, parameter in shared.named_parameters():
+        expected = separate[name] + (separate[second[name]] if name in second else 0)
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_parameters_and_checkpoints_hold_one_copy(documents):
+    model = make_model("etads", **SHARE)
+    plain = make_model("etads")
+    shared = sum(p.numel() for name, p in plain.named_parameters() if name in shared_names(model))
+    assert shared and sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters()) == shared
+    state = model.state_dict()
+    assert not set(state) & set(shared_names(model))
+    # as fairseq saves from a GPU: every tensor copied by itself
+    saved = move_to_cpu({name: value.clone() for name, value in state.items()})
+    other = make_model("etads", **SHARE)
+    for parameter in other.parameters():
+        torch.nn.init.normal_(parameter)
+    other.load_state_dict(saved, strict=True)
+    assert_shared(other)
+    with torch.no_grad():
+        torch.testing.assert_close(forward(other, documents), forward(model, documents), rtol=0, atol=0)
+
+
+def test_a_missing_weight_is_still_missed():
+    model = make_model("etads", **SHARE)
+    state = model.state_dict()
+    del state["encoder.layers.0.fc1.weight"]
+    with pytest.raises(RuntimeError, match=r"encoder\.layers\.0\.fc1\.weight"):
+        model.load_state_dict(state)
+
+
+def test_weights_trained_without_sharing_are_refused_in_words():
+    with pytest.raises(ValueError, match=r"--share-encoder-decoder-layers: .*decoder\.layers\.0.*without sharing"):
+        make_model("etads", **SHARE).load_state_dict(make_model("etads").state_dict())
+
+
+def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
+    model = make_model("gated_es_transformer")
+    assert_shared(copy.deepcopy(model))
+    for infer_dtype in INFER_DTYPES:
+        InferenceModel(model, infer_dtype).current()
+    assert_shared(model)
+
+
+def test_half_precision_training_keeps_it_shared(documents):
+    """As fairseq-train --memory-efficient-fp16 does it."""
+    model = make_model("gated_es_transformer").half()
+    assert_shared(model)
+    parameters = list(model.parameters())
+    cfg = OmegaConf.structured(FairseqConfig())
+    cfg.common.fp16, cfg.common.fp16_init_scale = True, 4
+    adam = Namespace(lr=[1e-2], adam_betas="(0.9, 0.98)", adam_eps=1e-4, weight_decay=0.0, use_old_adam=True, tpu=False,
+                     fp16_adam_stats=False)  # fmt: skip
+    optimizer = MemoryEfficientFP16Optimizer(cfg, parameters, optim.adam.FairseqAdam(adam, parameters))
+    before = model.decoder.layers[0].fc1.weight.clone()
+    optimizer.backward(forward(model, documents).float().log_softmax(-1)[..., 7].sum())
+    optimizer.step()
+    assert not torch.equal(before, model.decoder.layers[0].fc1.weight)
+    assert_shared(model)
+
+
+def save(model, path):
+    history = [{"criterion_name": "x", "optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}]
+    extra = {"train_iterator": {"epoch": 1}, "val_loss": None}
+    rest = {"optimizer_history": history, "extra_state": extra, "last_optimizer_state": {"big": 1}, "cfg": None}
+    torch.save({"model": model.state_dict(), **rest}, path)
+    return str(path)
+
+
+def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
+    models = [make_model("gated_es_transformer") for _ in range(3)]
+    for seed, model in enumerate(models):
+        torch.manual_seed(seed)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+    paths = [save(model, tmp_path / f"{number}.pt") for number, model in enumerate(models)]
+    assert main([str(tmp_path / "mean.pt"), *paths]) == 0
+    mean = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "mean.pt"))
+    assert "last_optimizer_state" not in mean
+    model = make_model("gated_es_transformer")
+    model.load_state_dict(mean["model"], strict=True)
+    assert_shared(model)
+    originals = [dict(m.named_parameters()) for m in models]
+    for name, parameter in model.named_parameters():
+        expected = sum(original[name].double() for original in originals) / 3
+        torch.testing.assert_close(parameter.double(), expected, rtol=0, atol=1e-6)
+    assert main([str(tmp_path / "mean.pt"), *paths]) == 2 and "exists" in capsys.readouterr().err
+
+
+def test_checkpoints_of_different_models_are_not_averaged(tmp_path, capsys):
+    paths = [save(make_model(arch), tmp_path / f"{arch}.pt") for arch in ("etads", "etads_basic")]
+    with pytest.raises(ValueError, match="another model than"):
+        average_checkpoints(paths)
+    assert main([str(tmp_path / "mean.pt"), *paths]) == 2
+    assert "another model than" in capsys.readouterr().err and not (tmp_path / "mean.pt").exists()
+
+
+@pytest.mark.parametrize(
+    "option,value",
+    [("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True)],
+)
+def test_other_shapes_are_refused_in_words(option, value):
+    name = option.replace("_", "-")
+    with pytest.raises(ValueError, match=rf"one shape, but --encoder-{name} is .* and --decoder-{name} is {value}"):
+        make_model("etads", **SHARE, **{f"decoder_{option}": value})
