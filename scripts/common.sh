@@ -128,3 +128,22 @@ print(f"| system | seed | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores
 print(*rows, report["signature"], sep="\n")
 PYTHON
 }
+
+# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, batches sorted within every ten. Does
+# nothing where that has been done with these options, and goes on where it was interrupted.
+train_recurrent() {
+    local run=$1 prepared=$2 command
+    shift 2
+    command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --criterion summarization_nll
+        --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 --save-dir "$run/checkpoints"
+        --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 --no-progress-bar --log-format simple
+        --log-interval 100 "$@")
+    [ "$(cat "$run/finished.txt" 2>/dev/null)" != "${command[*]}" ] || return 0
+    mkdir -p "$run"
+    say "training $run; log: $run/train.log"
+    supervise "${command[@]}" >> "$run/train.log" 2>&1 || die "fairseq-train failed; see the end of $run/train.log"
+    echo "${command[*]}" > "$run/finished.txt"
+}
+
+# The optimiser of Nallapati et al.: Adadelta as in the code that they began with, which leaves their rate of 0.001 aside.
+ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)

@@ -8,7 +8,7 @@
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
 #   --prepared DIR      another place for the prepared data, to share it among models
 #   --arch NAME         architecture (default: etads); etads-models lists them
-#   --pointer KIND      none (default), soft or switch: copy words of the document, unknown ones too
+#   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: the architecture's)
 #   --tokens KIND       bpe (default), sentencepiece or word
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
 #   --keep-case         do not lower-case
@@ -26,7 +26,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000 pointer=none
+text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000 pointer=""
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -50,7 +50,7 @@ done
 [ -n "$text" ] || [ -f "$prepared/bin/complete" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 need_choice --tokens "$tokens" bpe sentencepiece word
-need_choice --pointer "$pointer" none soft switch
+[ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch
 need_integer --size "$size"
 need_integer --max-tokens "$max_tokens"
 need_integer --max-update "$max_update"
@@ -62,7 +62,7 @@ if [ -n "$text" ]; then
     supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 fi
 
-command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" --pointer "$pointer"
+command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" ${pointer:+--pointer "$pointer"}
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
     --criterion summarization_nll --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8
     --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens"

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The recurrent presets on the Debian sample corpus, small and with the same budget: ROUGE and source copy rate.
+#
+#   scripts/reproduce/debian_recurrent.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "gru_seq2seq words_lvt2k"]
+#
+#   --out DIR    default: runs/debian_recurrent in the repository
+#   --steps N    training steps of each model (default: 1500, 5 to 10 minutes on 2 cores)
+#   --seeds LIST, --archs LIST   default: "1", and all eight
+#
+# Deviations from the papers: another corpus, width 128 and word vectors of 100, 8,000 known words in one dictionary, Adam
+# with rate 1e-3, dropout 0.2, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors. It
+# says whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
+# Can be interrupted and started again. Prints Markdown tables; "copied" is the source copy rate.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+out=$ROOT/runs/debian_recurrent steps=1500 seeds="1"
+all="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
+archs=$all
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --steps) need_value "$@"; steps=$2; shift 2 ;;
+        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --archs) need_value "$@"; archs=$2; shift 2 ;;
+        -h | --help) usage ;;
+        *) die "unknown option $1; see --help" ;;
+    esac
+done
+need_integer --steps "$steps"
+# shellcheck disable=SC2086  # words of lists
+for arch in $archs; do need_choice --archs "$arch" $all; done
+use_environment
+etads-debian --sample --out "$out/text"
+supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
+
+systems=()
+for seed in $seeds; do
+    for arch in $archs; do
+        run=$out/$arch-$seed options=()
+        case $arch in
+            feats*) options=(--source-factors tf:10,idf:10) ;;
+            pg_coverage) options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5))) ;;
+        esac
+        train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
+            --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \
+            --clip-norm 2 --max-update "$steps" --seed "$seed" --num-workers 0 --cpu ${options[@]+"${options[@]}"}
+        if [ ! -f "$run/summaries.txt" ]; then
+            supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
+                --max-len 30 --cpu
+        fi
+        systems+=(--system "$arch-$seed=$run/summaries.txt")
+    done
+done
+etads-analyse --source "$out/text/test.source" --reference "$out/text/test.target" "${systems[@]}" \
+    --json "$out/analysis.json"

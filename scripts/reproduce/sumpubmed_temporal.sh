@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Temporal attention against the plain model on long documents: how often summaries of SumPubMed repeat a bigram.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed
+#   scripts/reproduce/sumpubmed_temporal.sh --data data/sumpubmed [options] [-- options of fairseq-train]
+#
+#   --data DIR      what scripts/prepare_sumpubmed.sh made
+#   --out DIR       default: runs/sumpubmed_temporal in the repository
+#   --steps N       training steps of each model (default: 20000)
+#   --subset NAME   split to summarise: test (default) or valid
+#   --seeds LIST    default: "1"
+#   --cpu           do not use a GPU
+#
+# As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
+# 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
+# number of steps, no word vectors to begin with. Both models are words_lvt2k_temp_att, one with
+# --no-temporal-attention: they differ in nothing else.
+# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" device=() more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --data) need_value "$@"; data=$2; shift 2 ;;
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --steps) need_value "$@"; steps=$2; shift 2 ;;
+        --subset) need_value "$@"; subset=$2; shift 2 ;;
+        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --cpu) device=(--cpu); shift ;;
+        -h | --help) usage ;;
+        --) shift; more=("$@"); break ;;
+        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
+    esac
+done
+need_prepared --data "$data" scripts/prepare_sumpubmed.sh
+need_integer --steps "$steps"
+need_choice --subset "$subset" test valid
+use_environment
+
+systems=()
+for seed in $seeds; do
+    for name in plain temporal; do
+        run=$out/$name-$seed switch=--temporal-attention
+        [ "$name" = temporal ] || switch=--no-temporal-attention
+        train_recurrent "$run" "$data/prepared" --arch words_lvt2k_temp_att "$switch" --truncate-source 400 \
+            --truncate-target 100 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 --max-update "$steps" --seed "$seed" \
+            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        if [ ! -f "$run/$subset.txt" ]; then
+            supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$data/prepared" --subset "$subset" \
+                --output "$run/$subset.txt" --max-len 100 ${device[@]+"${device[@]}"}
+        fi
+        systems+=(--system "$name-$seed=$run/$subset.txt")
+    done
+done
+etads-analyse --source "$data/text/$subset.source" --reference "$data/text/$subset.target" "${systems[@]}" \
+    --json "$out/$subset.json"
