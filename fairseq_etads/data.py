@@ -5,8 +5,10 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
+from fairseq.data import BaseWrapperDataset, Dictionary
 from torch import Tensor
+
+from .factors import FactoredPairs
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ class TruncatedDataset(BaseWrapperDataset):
             )
 
 
-class SummarizationDataset(LanguagePairDataset):
+class SummarizationDataset(FactoredPairs):
     """Pairs of document and summary, both truncated; training, validation, generation and interactive use it.
 
     Args:
@@ -109,27 +111,9 @@ class SummarizationDataset(LanguagePairDataset):
         )
         self.sort_within = sort_within
         self._epoch = 1
-        self._factors = [
+        self.factors = [
             TruncatedDataset(values, src_sizes, truncate_source, src_dict.eos()) for values in (factors or {}).values()
         ]
-
-    def __getitem__(self, index: int) -> Dict[str, Any]:
-        example: Dict[str, Any] = super().__getitem__(index)
-        if self._factors:
-            example["factors"] = torch.stack([values[index] for values in self._factors], dim=1)
-        return example
-
-    def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """As fairseq's; with factors net_input also has "factors" (B, S, F), int64, padded where the documents are."""
-        batch: Dict[str, Any] = super().collater(samples, pad_to_length)
-        if batch and self._factors:
-            tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
-            factors = tokens.new_full((*tokens.shape, len(self._factors)), pad)
-            values = {sample["id"]: sample["factors"] for sample in samples}
-            for row, number in enumerate(batch["id"].tolist()):
-                factors[row, tokens[row] != pad] = values[number].to(factors)
-            batch["net_input"]["factors"] = factors
-        return batch
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:

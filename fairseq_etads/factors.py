@@ -8,10 +8,11 @@ DATA/SPLIT.factor-NAME.{bin,idx}         fairseq's indexed data: one value a wor
 import json
 import os
 import re
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
-from fairseq.data import Dictionary, data_utils
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -73,3 +74,31 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
             f"{first} (from 0; {values.sizes[first]} and {sizes[first]}); make the data again"
         )
     return values
+
+
+class FactoredPairs(LanguagePairDataset):
+    """fairseq's pairs, with the values of their documents' factors.
+
+    Attributes:
+        factors: a dataset of values for each factor, one for each token of a document; empty: there are none.
+    """
+
+    factors: Sequence[Any] = ()
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        example: Dict[str, Any] = super().__getitem__(index)
+        if self.factors:
+            example["factors"] = torch.stack([values[index] for values in self.factors], dim=1)
+        return example
+
+    def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
+        """As fairseq's; with factors net_input also has "factors" (B, S, F), int64, padded where the documents are."""
+        batch: Dict[str, Any] = super().collater(samples, pad_to_length)
+        if batch and self.factors:
+            tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
+            factors = tokens.new_full((*tokens.shape, len(self.factors)), pad)
+            values = {sample["id"]: sample["factors"] for sample in samples}
+            for row, number in enumerate(batch["id"].tolist()):
+                factors[row, tokens[row] != pad] = values[number].to(factors)
+            batch["net_input"]["factors"] = factors
+        return batch
