@@ -13,6 +13,7 @@ from toy import PLUGIN, WORDS, summaries
 from fairseq_etads.models.rnn import PRESETS
 
 FACTORS = ["pos", "ner", "tf", "idf"]
+POINTERS = ["feats_lvt2k_ptr", "pg_coverage"]
 SPLITS = {"train": 1500, "valid": 30, "test": 60}
 SIZES = ["--encoder-embed-dim", "32", "--encoder-hidden-size", "48", "--attention-dim", "32"]
 TRAIN = [
@@ -108,12 +109,14 @@ def test_every_preset_trains_and_decodes(corpus, tmp_path):
         trick = ["--large-vocabulary-trick", "20"] if "lvt" in arch else []
         extra = ["--sort-within", "10", "--coverage-loss", "1", "--label-smoothing", "0.1"]
         commands += [train_command(corpus, arch, tmp_path / arch, *optimizer, *trick, *extra)]
-        commands += [generate_command(corpus, tmp_path / arch, "--results-path", str(tmp_path / arch))]
+        unknown = [] if arch in POINTERS else ["--replace-unknown"]
+        commands += [generate_command(corpus, tmp_path / arch, "--results-path", str(tmp_path / arch), *unknown)]
     (tmp_path / "commands.json").write_text(json.dumps(commands))
     run_command([sys.executable, "-c", IN_ONE_PROCESS, str(tmp_path / "commands.json")], cwd=tmp_path)
     for arch in PRESETS:
         found = summaries((tmp_path / arch / "generate-test.txt").read_text())
         assert sorted(found) == list(range(SPLITS["test"])), arch
+        assert not any("<unk>" in words for words in found.values()), arch
 
 
 def test_a_switch_learns_to_copy_the_word_that_a_factor_marks(corpus, tmp_path):

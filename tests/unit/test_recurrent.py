@@ -13,7 +13,19 @@ from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.models.rnn import PRESETS, RecurrentConfig, parse_factors, preset_config
 from fairseq_etads.models.rnn_encoder import sentence_ends, sentence_ids
 
-ARCHS = sorted(PRESETS)
+ARCHS = [*sorted(PRESETS), "all"]
+ALL = {
+    "pointer": "soft",
+    "coverage": True,
+    "temporal_attention": True,
+    "hierarchical_attention": True,
+    "source_factors": "all",
+    "large_vocabulary_trick": 25,
+    "encoder_layers": 2,
+    "decoder_hidden_size": 14,
+    "share_all_embeddings": True,
+}
+"""Every mechanism at once: what tests call the architecture "all"."""
 FACTORS = ("idf", "ner", "pos", "tf")
 MARK = 43
 V = 44
@@ -30,6 +42,8 @@ def recurrent_task(**options):
 
 def recurrent(arch, task=None, **options):
     """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
+    if arch == "all":
+        return recurrent("gru_seq2seq", task, **{**ALL, **options})
     sizes = dict(RECURRENT)
     if PRESETS[arch].get("large_vocabulary_trick"):
         sizes["large_vocabulary_trick"] = 25

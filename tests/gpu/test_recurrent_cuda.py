@@ -1,0 +1,53 @@
+"""Recurrent models on a GPU: the same as on the CPU, and a lazy optimiser's step there."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from helpers import PAD, RECURRENT, make_batch, make_model, make_task
+
+from fairseq_etads.optim import LazyAdadelta
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+DOCUMENTS = [[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []]
+SUMMARIES = make_batch([[50, 5, 12], [9, 47], [71, 4], [6, 7]])
+MECHANISMS = {
+    "pointer": "soft",
+    "coverage": True,
+    "temporal_attention": True,
+    "hierarchical_attention": True,
+    "large_vocabulary_trick": 25,
+    **RECURRENT,
+}
+
+
+def log_probs(model, device, left=False):
+    tokens = make_batch(DOCUMENTS, left=left).to(device)
+    net_output = model(tokens, tokens.ne(PAD).sum(1), SUMMARIES.roll(1, 1).to(device))
+    return model.get_normalized_probs(net_output, log_probs=True)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_it_equals_the_cpu(left):
+    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **MECHANISMS)
+    expected = log_probs(model, "cpu", left).exp()
+    torch.testing.assert_close(log_probs(model.cuda(), "cuda", left).exp().cpu(), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_lazy_steps_equal_the_cpus():
+    options = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
+    models = []
+    for device in ("cpu", "cuda"):
+        model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **MECHANISMS).to(device).train()
+        optimizer = LazyAdadelta(options, list(model.parameters()))
+        for _ in range(3):
+            optimizer.zero_grad()
+            scores = log_probs(model, device)
+            (-scores.gather(2, SUMMARIES.clamp(max=43).to(device)[:, :, None]).sum()).backward()
+            optimizer.multiply_grads(0.1)
+            optimizer.clip_grad_norm(1.0)
+            optimizer.step()
+        assert model.encoder.embed_tokens.weight.grad.is_sparse
+        models.append(model)
+    for a, b in zip(*(model.parameters() for model in models)):
+        torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=1e-3, atol=1e-4)
