@@ -15,9 +15,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-_NOT_THE_MODEL = re.compile(
-    r"dropout|layerdrop|quant_noise|checkpoint_activations|offload|embed_path|min_params|^data$"
-)
+_NOT_THE_MODEL = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
 """Options of a model that change how it is trained and not what its weights mean."""
 
 
@@ -54,7 +52,7 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     Floating-point weights are added in float64 and keep their format; of other numbers all must have the same.
 
     Raises:
-        ValueError: no files, something that is no checkpoint, or another model, by its options, dictionaries or weights.
+        ValueError: no files, what is no checkpoint, or another model, by its options, dictionaries or weights.
     """
     if not paths:
         raise ValueError("no checkpoints to average")
