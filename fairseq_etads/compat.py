@@ -36,10 +36,13 @@ class UnsafeCheckpointError(RuntimeError):
 def _checkpoint_classes() -> List[Any]:
     """The classes beyond torch's own list which fairseq's checkpoints hold; none does anything when built."""
     import omegaconf
+    from fairseq.distributed import utils as distributed
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float, typing.Any]
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
+    # in what one worker sends to the others when training resumes
+    classes += [value for name, value in vars(distributed).items() if name == "_TensorPlaceholder"]
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
     return classes
 

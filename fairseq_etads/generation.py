@@ -153,7 +153,9 @@ class SummaryGenerator:
         if self.print_alignment is not None:
             check_choice("--print-alignment", self.print_alignment, ALIGNMENTS)
             if self.replace_unk:
-                raise ValueError("--replace-unk and --print-alignment exclude one another: choose one")
+                raise ValueError(
+                    "--replace-unk (or --replace-unknown) and --print-alignment exclude one another: choose one"
+                )
         if self.copied_positions and not self.copies:
             raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
         if not self.temperature > 0:

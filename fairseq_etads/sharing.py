@@ -52,20 +52,26 @@ def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, 
         state_dict.pop(prefix + name, None)
 
 
-def with_shared(model: nn.Module, state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
-    """The weights of a checkpoint, shared ones under both of their names.
+def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Hook of ``load_state_dict``: shared weights under both of their names.
 
     Raises:
-        ValueError: it holds two different tensors for one that this model shares.
+        ValueError: the checkpoint was trained with sharing and the model is without, or the other way round.
     """
-    result = {**state_dict}
-    for name, original in shared_names(model).items():
-        if original not in state_dict:
+    shared = shared_names(model)
+    for name, original in shared.items():
+        if prefix + original not in state_dict:
             continue
-        if name in state_dict and not torch.equal(state_dict[name], state_dict[original]):
+        own, theirs = state_dict.get(prefix + name), state_dict[prefix + original]
+        if own is not None and not torch.allclose(own, theirs, rtol=0, atol=0, equal_nan=True):
             raise ValueError(
                 f"--share-encoder-decoder-layers: the checkpoint has other weights in {name} than in {original}; it "
                 "was trained without sharing"
             )
-        result[name] = state_dict[original]
-    return result
+        state_dict[prefix + name] = theirs
+    sublayer = "decoder.layers.0.fc1.weight"
+    if not shared and f"{prefix}encoder.layers.0.fc1.weight" in state_dict and prefix + sublayer not in state_dict:
+        raise ValueError(
+            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, and this model is "
+            "without"
+        )

@@ -93,9 +93,9 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train.sh or train_small, and
-# their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
-# and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared,
+# and their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays
+# GENERATE and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
 run_system() {
     local run=$1 text=$2 prepared=$3 command=()
     shift 3
@@ -104,10 +104,15 @@ run_system() {
         command+=("$1")
         shift
     done
-    "${command[@]}" --text "$text" --prepared "$prepared" --out "$run" "$@"
+    "${command[@]}" --prepared "$prepared" --out "$run" "$@"
     supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" \
         ${GENERATE[@]+"${GENERATE[@]}"}
     etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
+}
+
+# train_prepared [options of train.sh] [-- options of fairseq-train]: with data that are prepared already.
+train_prepared() {
+    supervise "$ROOT/scripts/train.sh" "$@"
 }
 
 # score_table DIR NAMES SEEDS [FILE [MEASURE]]: a Markdown table of DIR/NAME-SEED/FILE (rouge.json), NAMES and SEEDS lists of

@@ -22,7 +22,7 @@ from ..embedding import VocabularyEmbedding
 from ..memory import Aggregation, EncoderGate
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
 from ..pointer import Pointer, PointerOutput
-from ..sharing import leave_out_shared, share_sublayers, with_shared
+from ..sharing import leave_out_shared, put_in_shared, share_sublayers
 from .common import SummarizationModel, batch_vocab, check_words
 from .transformer_options import (
     PRESETS,
@@ -165,6 +165,7 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
             for number in range(cfg.encoder.layers):  # iterating over fairseq's list would drop layers (--*-layerdrop)
                 share_sublayers(encoder.layers[number], decoder.layers[number])
         self._register_state_dict_hook(leave_out_shared)
+        self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SummarizationTransformer":
@@ -195,7 +196,6 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights, refusing those of another dictionary or of other lengths in words."""
-        state_dict = with_shared(self, state_dict)
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
             check_words(state_dict, side, part)
             positions = state_dict.get(f"{name}.embed_positions.weight")

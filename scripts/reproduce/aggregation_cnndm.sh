@@ -62,7 +62,7 @@ GENERATE=(--beam 10 --no-repeat-ngram-size 3 --lenpen 2 --min-len 50 --max-len 1
 for seed in $seeds; do
     for row in $rows; do
         mapfile -t options < <(options_of "$row")
-        run_system "$out/$row-$seed" "$data/text" "$data/prepared" "$ROOT/scripts/train.sh" --arch aggregation_transformer \
+        run_system "$out/$row-$seed" "$data/text" "$data/prepared" train_prepared --arch aggregation_transformer \
             --pointer "$pointer" --truncate-source 500 --truncate-target 120 --max-update "$steps" ${device[@]+"${device[@]}"} \
             -- --seed "$seed" --adam-betas '(0.9, 0.999)' --lr 1e-4 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
             --lr-patience 1 --warmup-updates 0 "${options[@]}" ${more[@]+"${more[@]}"}

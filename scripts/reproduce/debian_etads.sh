@@ -31,7 +31,7 @@ etads-debian --sample --out "$out/text"
 GENERATE=(--max-len 30 --cpu)
 for seed in $seeds; do
     for arch in $archs; do
-        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch "$arch" -- --seed "$seed"
+        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" -- --seed "$seed"
     done
 done
 

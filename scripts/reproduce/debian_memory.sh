@@ -35,7 +35,7 @@ etads-debian --sample --out "$out/text"
 GENERATE=(--min-len 4 --max-len 30 --no-repeat-ngram-size 2 --cpu)
 for seed in $seeds; do
     for arch in $archs; do
-        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch "$arch" \
+        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" \
             --tokens word --size 1000 --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --encoder-layers 3 --decoder-layers 3 \
             --dropout 0.25 --attention-dropout 0 --activation-dropout 0
     done

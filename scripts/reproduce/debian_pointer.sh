@@ -35,7 +35,7 @@ etads-debian --sample --out "$out/text"
 GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
     for pointer in $pointers; do
-        run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --cpu --arch etads \
+        run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch etads \
             --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done

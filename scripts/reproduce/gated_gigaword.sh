@@ -51,7 +51,7 @@ for seed in $seeds; do
     for row in $rows; do
         run=$out/$row-$seed arch=$row options=()
         [ "$row" != transformer ] || arch=es_transformer options=(--no-share-encoder-decoder-layers)
-        run_system "$run" "$data/text" "$data/prepared" "$ROOT/scripts/train.sh" --arch "$arch" --truncate-source 100 \
+        run_system "$run" "$data/text" "$data/prepared" train_prepared --arch "$arch" --truncate-source 100 \
             --truncate-target 50 ${device[@]+"${device[@]}"} -- --seed "$seed" --batch-size 64 --max-epoch "$epochs" --lr 1e-3 \
             --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --lr-patience 0 --warmup-updates 0 --adam-betas '(0.9, 0.999)' \
             ${options[@]+"${options[@]}"} ${more[@]+"${more[@]}"}

@@ -94,6 +94,19 @@ def test_weights_trained_without_sharing_are_refused_in_words():
         make_model("etads", **SHARE).load_state_dict(make_model("etads").state_dict())
 
 
+def test_weights_trained_with_sharing_are_refused_in_words():
+    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, and this model is without"):
+        make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
+
+
+def test_it_works_inside_other_modules_too():
+    wrapped = torch.nn.Sequential(make_model("etads", **SHARE))
+    state = {name: value.clone() for name, value in wrapped.state_dict().items()}
+    other = torch.nn.Sequential(make_model("etads", **SHARE))
+    other.load_state_dict(state, strict=True)
+    assert_shared(other[0])
+
+
 def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
     model = make_model("gated_es_transformer")
     assert_shared(copy.deepcopy(model))
@@ -119,11 +132,12 @@ def test_half_precision_training_keeps_it_shared(documents):
     assert_shared(model)
 
 
-def save(model, path):
+def save(model, path, cfg=None, changes=None):
     history = [{"criterion_name": "x", "optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}]
-    extra = {"train_iterator": {"epoch": 1}, "val_loss": None}
-    rest = {"optimizer_history": history, "extra_state": extra, "last_optimizer_state": {"big": 1}, "cfg": None}
-    torch.save({"model": model.state_dict(), **rest}, path)
+    extra = {"train_iterator": {"epoch": 1}, "val_loss": None, "ema": {"a": 1}}
+    rest = {"optimizer_history": history, "extra_state": extra, "last_optimizer_state": {"big": 1}}
+    cfg = {"model": {"_name": "gated_es_transformer", "dropout": 0.1, **(cfg or {})}}
+    torch.save({"model": model.state_dict(), "cfg": OmegaConf.create(cfg), **rest, **(changes or {})}, path)
     return str(path)
 
 
@@ -136,7 +150,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
     paths = [save(model, tmp_path / f"{number}.pt") for number, model in enumerate(models)]
     assert main([str(tmp_path / "mean.pt"), *paths]) == 0
     mean = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "mean.pt"))
-    assert "last_optimizer_state" not in mean
+    assert "last_optimizer_state" not in mean and "ema" not in mean["extra_state"]
     model = make_model("gated_es_transformer")
     model.load_state_dict(mean["model"], strict=True)
     assert_shared(model)
@@ -147,12 +161,36 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
     assert main([str(tmp_path / "mean.pt"), *paths]) == 2 and "exists" in capsys.readouterr().err
 
 
-def test_checkpoints_of_different_models_are_not_averaged(tmp_path, capsys):
-    paths = [save(make_model(arch), tmp_path / f"{arch}.pt") for arch in ("etads", "etads_basic")]
-    with pytest.raises(ValueError, match="another model than"):
+@pytest.mark.parametrize(
+    "arch,cfg,changes,message",
+    [
+        ("etads_basic", {}, {}, "another model than .*differ in decoder"),
+        ("etads", {"pointer": "switch"}, {}, "differ in pointer"),
+        ("etads", {}, {"task_state": {"source_dictionary": "ab"}}, "differ in source_dictionary"),
+        ("etads", {}, {"model": {"a": 1}}, "other things than tensors"),
+        ("etads", {}, {"model": {"a": torch.tensor([float("nan")])}}, "a has weights that are not finite"),
+        ("etads", {}, {"model": None}, "not a checkpoint of fairseq-train"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused_in_words(arch, cfg, changes, message, tmp_path, capsys):
+    paths = [save(make_model("etads"), tmp_path / "a.pt"), save(make_model(arch), tmp_path / "b.pt", cfg, changes)]
+    with pytest.raises(ValueError, match=message):
         average_checkpoints(paths)
     assert main([str(tmp_path / "mean.pt"), *paths]) == 2
-    assert "another model than" in capsys.readouterr().err and not (tmp_path / "mean.pt").exists()
+    assert "b.pt" in capsys.readouterr().err and sorted(tmp_path.glob("mean*")) == []
+
+
+@pytest.mark.parametrize("content", [b"hello\n", b"", b"PK\x03\x04"])
+def test_files_that_are_no_checkpoints_are_refused_in_words(content, tmp_path, capsys):
+    path = tmp_path / "a.pt"
+    path.write_bytes(content)
+    assert main([str(tmp_path / "mean.pt"), str(path)]) == 2
+    assert "a.pt" in capsys.readouterr().err
+
+
+def test_other_dropout_does_not_matter(tmp_path):
+    average_checkpoints([save(make_model("etads"), tmp_path / "a.pt"), save(make_model("etads"), tmp_path / "b.pt",
+                                                                            {"dropout": 0.3})])  # fmt: skip
 
 
 @pytest.mark.parametrize(
