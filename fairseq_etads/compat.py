@@ -26,6 +26,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
 from fairseq.data import iterators  # noqa: E402
+from fairseq.distributed import utils as distributed_utils  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
 
 
@@ -40,6 +41,7 @@ def _checkpoint_classes() -> List[Any]:
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float, typing.Any]
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
+    classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
     return classes
 

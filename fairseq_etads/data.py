@@ -65,6 +65,8 @@ class SummarizationDataset(LanguagePairDataset):
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
         name: what to call the texts in the log, "train" say.
+        references: of the first so many pairs, batches also hold the whole summaries: "references", one (T,) each, or
+            None.
         kwargs: passed on.
 
     Raises:
@@ -83,8 +85,10 @@ class SummarizationDataset(LanguagePairDataset):
         truncate_source: int,
         truncate_target: int,
         name: str = "input",
+        references: int = 0,
         **kwargs: Any,
     ):
+        self.references = references
         documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
         documents.report(f"{name} documents")
         summaries = None
@@ -102,6 +106,14 @@ class SummarizationDataset(LanguagePairDataset):
             tgt_dict,
             **kwargs,
         )
+
+    def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
+        """As fairseq's, with "references" if they are wanted."""
+        batch = super().collater(samples, pad_to_length)
+        if self.references and batch and self.tgt is not None:
+            numbers = batch["id"].tolist()
+            batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]
+        return batch
 
     def batch_by_size(
         self,

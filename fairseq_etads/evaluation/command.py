@@ -80,6 +80,9 @@ def run(prog: str, work: Callable[[], None]) -> int:
     """Do the work of a command; returns its exit code, 2 after an error, which is one line on stderr."""
     try:
         work()
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 1
     except (OSError, ValueError) as error:
         message = " ".join(str(error).split())
         print(f"{prog}: error: {message}", file=sys.stderr)

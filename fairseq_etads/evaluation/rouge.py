@@ -129,9 +129,9 @@ class Settings:
     rouge_home: Optional[str] = None
 
     def __post_init__(self) -> None:
-        for option, value, choices in (("backend", self.backend, BACKENDS), ("multi", self.multi, MULTI)):
-            if value not in choices:
-                raise ValueError(f'{option} "{value}": choose {" or ".join(choices)}')
+        for option, text, several in (("backend", self.backend, BACKENDS), ("multi", self.multi, MULTI)):
+            if text not in several:
+                raise ValueError(f'{option} "{text}": choose {" or ".join(several)}')
         known = _PYTHON_NAMES if self.backend == "python" else _PERL_NAMES
         if not self.metrics:
             raise ValueError("metrics: choose one or more")
