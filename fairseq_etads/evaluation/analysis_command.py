@@ -10,7 +10,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .analysis import ORDERS, TENTHS, WORDS, Analyser, Analysis, Source, greedy_oracle, lead_words
-from .command import add_scoring_options, read_summaries, run, settings_of, warn
+from .command import add_scoring_options, named_files, read_summaries, run, settings_of, warn
 from .rouge import RESAMPLES, RougeReport, Settings, check_numbers, make_report, pair_scores, version
 from .text import find_leftovers, split_summary
 
@@ -59,18 +59,6 @@ example:
     return parser
 
 
-def _named_files(systems: Sequence[str]) -> Dict[str, str]:
-    files: Dict[str, str] = {}
-    for text in systems:
-        name, equals, path = text.partition("=")
-        if not (name and equals and path):
-            raise ValueError(f'--system "{text}": must be NAME=FILE')
-        if name in files or name == REFERENCE:
-            raise ValueError(f'--system "{text}": the name {name} is taken')
-        files[name] = path
-    return files
-
-
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
@@ -115,7 +103,7 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     for number in (*args.lead, *args.lead_words):
         least[f"--lead/--lead-words {number}"] = (number, 1)
     check_numbers(**least)
-    files = _named_files(args.system)
+    files = named_files(args.system, REFERENCE)
     names = [args.source, *args.reference, *files.values()]
     sources, *texts = read_summaries(names)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))

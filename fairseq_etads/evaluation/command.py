@@ -70,6 +70,19 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
     return texts
 
 
+def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
+    """What --system takes, NAME=FILE, as name -> file. Raises ValueError if it is not that or a name is ``taken``."""
+    files: Dict[str, str] = {}
+    for text in systems:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f'--system "{text}": must be NAME=FILE')
+        if name in files or name in taken:
+            raise ValueError(f'--system "{text}": the name {name} is taken')
+        files[name] = path
+    return files
+
+
 def warn(prog: str, warnings: Iterable[str]) -> None:
     """Each warning as one line on stderr."""
     for warning in warnings:

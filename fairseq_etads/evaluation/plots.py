@@ -5,6 +5,8 @@ from typing import Any, Dict
 
 from .analysis import ORDERS, TENTHS
 
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # whatever other libraries made of the root logger
+
 
 def check_matplotlib() -> None:
     """Raise ValueError, before any work is done, if matplotlib is missing."""
@@ -33,7 +35,6 @@ def draw(systems: Dict[str, Any], path: str) -> None:
     Args:
         systems: name -> "figures" and "positions", see :class:`.analysis.Analysis`.
     """
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # whatever other libraries made of the root logger
     import matplotlib
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
