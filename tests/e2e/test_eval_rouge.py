@@ -119,15 +119,6 @@ def test_subwords_are_joined(tmp_path):
     assert "@@" not in "".join(line for line in log.splitlines() if "example" in line)
 
 
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        (BEST, ["--best-checkpoint-metric rouge2", "add --eval-rouge"]),
-        (["--eval-rouge", *BEST[:2]], ["rouge2", "add --maximize-best-checkpoint-metric"]),
-    ],
-)
-def test_a_metric_that_cannot_choose_is_refused_before_training(corpus, tmp_path, options, words):
-    last = train(corpus / "bin", tmp_path, *options, check=False).strip().splitlines()[-1]
-    assert "ValueError" in last
-    for word in words:
-        assert word in last, last
+def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):
+    last = train(corpus / "bin", tmp_path, *BEST, check=False).strip().splitlines()[-1]
+    assert "ValueError" in last and "--best-checkpoint-metric rouge2: add --eval-rouge" in last

@@ -1,5 +1,7 @@
 """ROUGE beyond the defaults: several references, bytes, ROUGE-1.5.5.pl, comparisons, warnings, hostile text."""
 
+import contextlib
+import io
 import json
 import subprocess
 from pathlib import Path
@@ -92,6 +94,28 @@ def test_jobs_change_nothing(pairs):
     hypotheses, references = ([" ".join(words) for words in texts] for texts in zip(*pairs))
     expected = pair_scores(hypotheses, [references], Settings())
     assert (pair_scores(hypotheses, [references], Settings(), jobs=2) == expected).all()
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_any_two_files_are_scored_line_by_line_or_refused_in_words(tmp_path_factory, first, second):
+    directory = tmp_path_factory.mktemp("any")
+    contents, paths = (first, second), [str(directory / name) for name in ("hyp", "ref")]
+    for path, data in zip(paths, contents):
+        Path(path).write_bytes(data)
+    saved = directory / "report.json"
+    errors = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
+        code = main([*paths, "--bootstrap", "2", "--json", str(saved)])
+    counts = [data.count(b"\n") + (not data.endswith(b"\n") and data != b"") for data in contents]
+    if code == 0:
+        assert counts[0] == counts[1] == json.loads(saved.read_text())["n"]
+    else:
+        assert (
+            code == 2 and errors.getvalue().startswith("etads-rouge: error: ") and directory.name in errors.getvalue()
+        )
+        valid = [not data.decode("utf-8", "replace").count("\ufffd") for data in contents]
+        assert not all(valid) or counts[0] != counts[1] or not all(counts)
 
 
 # --- several references, other metrics ---
