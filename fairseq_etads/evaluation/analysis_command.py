@@ -63,18 +63,15 @@ def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
     """Name -> the sentences of the extracts that --lead, --lead-words and --oracle ask for."""
-
-    def split(text: str) -> List[str]:
-        return split_summary(text, settings.sentence_mark, settings.split_sentences)
-
-    documents = [split(text) for text in sources]
+    # always cut, also where summaries are taken whole: an extract is made of sentences
+    documents = [split_summary(text, settings.sentence_mark) for text in sources]
     extracts = {f"lead-{n}": [sentences[:n] for sentences in documents] for n in args.lead}
     extracts.update({f"lead-{n}-words": [lead_words(s, n) for s in documents] for n in args.lead_words})
     if args.oracle is not None:
         tokenize = settings.tokenizer.tokenize
         chosen = []
         for number, sentences in enumerate(tqdm(documents, desc="oracle", unit=" documents", disable=None)):
-            wanted = [tokenize(" ".join(split(lines[number]))) for lines in references]
+            wanted = [tokenize(" ".join(split_summary(r[number], settings.sentence_mark))) for r in references]
             found = greedy_oracle([tokenize(sentence) for sentence in sentences], wanted, args.oracle)
             chosen.append([sentences[place] for place in found])
         extracts["oracle"] = chosen

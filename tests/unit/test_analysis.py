@@ -177,6 +177,12 @@ def test_command_reports_systems_extracts_and_rouge(files, tmp_path, capsys):
     assert out.count("| oracle") == 2 and "ANALYSIS|words:words|n:2" in out
 
 
+def test_extracts_are_made_of_sentences_even_where_summaries_are_taken_whole(files, tmp_path, capsys):
+    saved = tmp_path / "report.json"
+    assert main([*files, "--lead=1", "--no-sentence-split", "--json", str(saved)]) == 0
+    assert json.loads(saved.read_text())["systems"]["lead-1"]["figures"]["words"] == (6 + 4) / 2
+
+
 @pytest.mark.parametrize("form", ["latex", "json", "markdown"])
 def test_forms(files, capsys, form):
     assert main([*files, "--format", form, files[2].replace("mine", "a_b|c%"), "--quiet"]) == 0
