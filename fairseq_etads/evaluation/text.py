@@ -18,6 +18,7 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
+_OWN_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
@@ -90,7 +91,7 @@ def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequen
         hypothesis, references: names of files. texts: their lines, the hypotheses first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
-    by_name = _REFERENCE_NAME.search(names[0]) and not _SYSTEM_NAME.search(names[0])
+    by_name = _REFERENCE_NAME.search(names[0]) and not (_SYSTEM_NAME.search(names[0]) or _OWN_NAME.search(names[0]))
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
     own, *others = (any(True for _ in find_leftovers("", lines)) for lines in texts)
     if by_name:

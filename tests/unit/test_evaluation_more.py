@@ -371,6 +371,7 @@ def test_leftovers_are_found_and_counted():
         ("runs/reference/summaries.txt", "test.target", False),  # directories do not count
         ("ref.txt", "hyp.txt", True),
         ("system1.txt", "gold.txt", False),
+        ("test.target-summaries.txt", "test.summary", False),
         ("summaries.txt", "predictions.txt", True),
         ("preferred.txt", "b.txt", False),
     ],
