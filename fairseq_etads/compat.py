@@ -26,6 +26,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
 from fairseq.data import iterators  # noqa: E402
+from fairseq.distributed import utils as distributed_utils  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
 
 
@@ -36,13 +37,11 @@ class UnsafeCheckpointError(RuntimeError):
 def _checkpoint_classes() -> List[Any]:
     """The classes beyond torch's own list which fairseq's checkpoints hold; none does anything when built."""
     import omegaconf
-    from fairseq.distributed import utils as distributed
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float, typing.Any]
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    # in what one worker sends to the others when training resumes
-    classes += [value for name, value in vars(distributed).items() if name == "_TensorPlaceholder"]
+    classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
     return classes
 

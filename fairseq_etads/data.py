@@ -70,6 +70,8 @@ class SummarizationDataset(FactoredPairs):
         factors: values for each token of the documents, by the factors' names; truncated and padded like them.
         sort_within: in training, sort only so many documents at a time by length, shuffled anew for every epoch; 0:
             sort all, as fairseq does.
+        references: of the first so many pairs, batches also hold the whole summaries: "references", one (T,) each, or
+            None.
         kwargs: passed on.
 
     Raises:
@@ -90,8 +92,10 @@ class SummarizationDataset(FactoredPairs):
         name: str = "input",
         factors: Optional[Dict[str, Any]] = None,
         sort_within: int = 0,
+        references: int = 0,
         **kwargs: Any,
     ):
+        self.references = references
         documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
         documents.report(f"{name} documents")
         summaries = None
@@ -137,6 +141,14 @@ class SummarizationDataset(FactoredPairs):
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
+
+    def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
+        """As fairseq's, with "references" if they are wanted."""
+        batch = super().collater(samples, pad_to_length)
+        if self.references and batch and self.tgt is not None:
+            numbers = batch["id"].tolist()
+            batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]
+        return batch
 
     def batch_by_size(
         self,

@@ -10,6 +10,7 @@ from omegaconf import II
 from .generation import EARLY_STOPPING
 from .inference import INFER_DTYPES
 from .penalties import COVERAGE_KINDS, LENGTH_KINDS
+from .validation import POST_PROCESS
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
@@ -104,6 +105,39 @@ class SummarizationConfig(FairseqDataclass):
         default=None,
         metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
     )
+    eval_rouge: bool = field(
+        default=False,
+        metadata={
+            "help": "generate summaries in validation and log rouge1, rouge2, rougeL (F1), for example for "
+            "--best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
+        },
+    )
+    eval_rouge_samples: int = field(
+        default=200, metadata={"help": "how many documents of a validation set, from its first"}
+    )
+    eval_rouge_args: str = field(
+        default="{}",
+        metadata={
+            "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' '
+            "(default: those of fairseq-generate, but max_len_b is --truncate-target)"
+        },
+    )
+    eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
+        default="auto", metadata={"help": "how subwords are joined (default: found out from the dictionary)"}
+    )
+    eval_rouge_detok: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "tokenizer that turns words back into text before they are scored: etads, moses, … "
+            "(default: none; ROUGE splits at punctuation in any case)"
+        },
+    )
+    eval_rouge_detok_args: str = field(default="{}", metadata={"help": "its options as JSON"})
+    eval_rouge_print_samples: int = field(
+        default=0, metadata={"help": "log the summaries and references of the first N documents"}
+    )
+    best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
+    maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
     train_subset: str = II("dataset.train_subset")
     batch_size: Optional[int] = II("dataset.batch_size")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]

@@ -22,6 +22,7 @@ from .factors import load_factor, load_factor_dictionaries
 from .generation import SummaryGenerator
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .pointer import pointer_of
+from .validation import ValidationRouge, check_best_metric
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class SummarizationTask(FairseqTask):
         self._factor_dictionaries: Optional[Dict[str, Dictionary]] = None
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
+        check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
+        self._rouge = ValidationRouge(self, cfg) if cfg.eval_rouge else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -174,9 +177,23 @@ class SummarizationTask(FairseqTask):
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
     ) -> Any:
         """One step; tells the criterion which update it is."""
+        if self._rouge is not None:
+            self._rouge.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num)
         return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
+
+    def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
+        """Loss of a batch, and with ``--eval-rouge`` the scores of its summaries."""
+        loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
+        if self._rouge is not None:
+            logging_output.update(self._rouge.score(sample, model))
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """As fairseq's, and ROUGE if it was computed."""
+        super().reduce_metrics(logging_outputs, criterion)
+        ValidationRouge.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
@@ -225,6 +242,7 @@ class SummarizationTask(FairseqTask):
             name=split,
             factors=factors,
             sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
+            references=0 if self._rouge is None or split == self.cfg.train_subset else self._rouge.samples,
             left_pad_source=self.cfg.left_pad_source,
             left_pad_target=self.cfg.left_pad_target,
             shuffle=(split != "test"),

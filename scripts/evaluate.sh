@@ -7,11 +7,13 @@
 #   --references FILE  one reference a line
 #   --documents FILE   one document a line: also scores each document's first N words, and shows documents
 #   --lead N           how many words (default: 8)
+#   --compare          with several --summaries: is the first one better than each of the others? (etads-compare)
+#   --analyse          with --documents: copied, new and repeated n-grams of all systems (etads-analyse)
 #   --show N           how many document / reference / summary triples to print (default: 3)
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-summaries=() references="" documents="" lead=8 show=3 more=()
+summaries=() references="" documents="" lead=8 show=3 compare="" analyse="" more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --summaries) need_value "$@"; summaries+=("$2"); shift 2 ;;
@@ -19,6 +21,8 @@ while [ $# -gt 0 ]; do
         --documents) need_value "$@"; documents=$2; shift 2 ;;
         --lead) need_value "$@"; lead=$2; shift 2 ;;
         --show) need_value "$@"; show=$2; shift 2 ;;
+        --compare) compare=1; shift ;;
+        --analyse) analyse=1; shift ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;
         *) die "unknown option $1; see --help (options of etads-rouge come after --)" ;;
@@ -31,6 +35,8 @@ need_integer --lead "$lead"
 for file in "${summaries[@]}" "$references" ${documents:+"$documents"}; do
     [ -f "$file" ] || die "$file: no such file"
 done
+[ -z "$compare" ] || [ ${#summaries[@]} -gt 1 ] || die "--compare needs --summaries more than once"
+[ -z "$analyse" ] || [ -n "$documents" ] || die "--analyse needs --documents"
 use_environment
 
 score() {
@@ -43,6 +49,19 @@ if [ -n "$documents" ]; then
     awk -v n="$lead" '{ line = $1; for (i = 2; i <= n && i <= NF; i++) line = line " " $i; print line }' \
         "$documents" > "$first"
     score "$first"
+fi
+if [ -n "$compare" ]; then
+    for file in "${summaries[@]:1}"; do
+        etads-compare "${summaries[0]}" "$file" "$references" ${more[@]+"${more[@]}"}
+        echo
+    done
+fi
+if [ -n "$analyse" ]; then
+    systems=()
+    for file in "${summaries[@]}"; do systems+=(--system "$file=$file"); done
+    etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
+        ${more[@]+"${more[@]}"}
+    echo
 fi
 [ "$show" -gt 0 ] || exit 0
 for ((line = 1; line <= show; line++)); do

@@ -2,6 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import settings
+
+# the same examples in every run, and nothing written beside the tests
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture

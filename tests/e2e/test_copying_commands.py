@@ -1,12 +1,14 @@
 """Copying words that were never seen, through the real commands: the answer is always such a word."""
 
 import random
+import re
 import string
 
 import pytest
 from helpers import run_command
 from toy import PLUGIN, SMALL_MODEL, summaries
 
+BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
 FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
 
 
@@ -47,7 +49,7 @@ def train(riddles, pointer, *options, check=True):
     return run_command(
         ["fairseq-train", str(riddles / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0"]
         + ["--pointer", pointer, "--criterion", "summarization_nll", "--lr", "2e-3", "--max-update", "350"]
-        + ["--save-dir", str(riddles / pointer), "--no-epoch-checkpoints", "--disable-validation", *options],
+        + ["--save-dir", str(riddles / pointer), "--no-epoch-checkpoints", "--validate-interval", "99", *options],
         cwd=riddles,
         check=check,
     ).stdout
@@ -70,8 +72,10 @@ def answered(output, riddles):
 
 @pytest.mark.parametrize("pointer", ["soft", "switch"])
 def test_words_never_seen_are_copied(riddles, pointer):
-    log = train(riddles, pointer)
+    log = train(riddles, pointer, "--eval-rouge", "--eval-rouge-samples", "40", *BEST)
     assert "p_gen=" in log and "copied=" in log
+    # the words of the answers are in no dictionary but its copy tail, and must come out as words in validation too
+    assert float(re.search(r"valid \|.*\| rouge1 ([\d.]+)", log)[1]) >= 90
     right, count = answered(generate(riddles, pointer), riddles)
     assert right >= 0.95 * count, f"{right} of {count}"
 
@@ -89,7 +93,7 @@ def test_words_never_seen_are_copied(riddles, pointer):
 
 
 def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddles):
-    train(riddles, "none")
+    train(riddles, "none", "--disable-validation")
     output = generate(riddles, "none")
     assert answered(output, riddles)[0] == 0
     assert set(summaries(output).values()) == {"<unk>"}

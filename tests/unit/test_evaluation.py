@@ -230,8 +230,8 @@ def test_jobs_do_not_change_the_report():
 def test_signature_names_everything_that_counts():
     base = rouge(HYPOTHESES, REFERENCES)
     assert re.fullmatch(
-        r"ROUGE\|backend:rouge-score-[\d.]+\|nltk:[\d.]+\|stem:yes\|split:mark <q>, else punkt\|refs:1\|n:3"
-        r"\|bootstrap:1000\|seed:12345\|v:\S+",
+        r"ROUGE\|backend:rouge-score-[\d.]+\|nltk:[\d.]+\|stem:porter\|tok:a-z0-9\|split:mark <q>, else punkt\|refs:1"
+        r"\|n:3\|bootstrap:1000\|seed:12345\|v:\S+",
         base.signature,
     )
     changed = [
@@ -351,7 +351,7 @@ def test_command_refuses_missing_and_empty_files(files, tmp_path, capsys):
 def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
     latin1 = tmp_path / "latin1.txt"
     latin1.write_bytes("one\ncaf\u00e9\nthree\n".encode("latin-1"))
-    check_error([str(latin1), files[1]], capsys, f"{latin1}, line 2: not valid UTF-8")
+    check_error([str(latin1), files[1]], capsys, f"{latin1}, line 2: not UTF-8")
 
 
 def test_command_refuses_wrong_numbers(files, capsys):
@@ -361,6 +361,6 @@ def test_command_refuses_wrong_numbers(files, capsys):
 def test_only_line_feeds_end_lines(tmp_path):
     path = tmp_path / "lines.txt"
     path.write_bytes("a\u2028b\x0cc\r\n\nd".encode())
-    assert read_lines(str(path)) == ["a\u2028b\x0cc\r", "", "d"]
+    assert read_lines(str(path)) == ["a\u2028b\x0cc", "", "d"]
     path.write_bytes(b"\n")
     assert read_lines(str(path)) == [""]

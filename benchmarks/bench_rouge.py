@@ -1,0 +1,92 @@
+"""How long ROUGE takes: 11,490 pairs, as many as CNN/Daily Mail has for testing, of three-sentence summaries.
+
+    python benchmarks/bench_rouge.py [--hypotheses FILE --references FILE] [--output benchmarks/results/rouge.json]
+
+Without files, pairs of about 55 words are cut from the sample corpus: a reference is three sentences of a description,
+a hypothesis other three of it and of the next, with some words in common. The command etads-rouge is timed as a whole,
+its start and the bootstrap interval of 1,000 resamples included. Perl is timed only where it is installed.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench_focus_attention import machine
+from etads_preprocess.debian import main as debian
+
+PAIRS = 11_490
+SENTENCE = (16, 21)
+
+
+def write_pairs(directory):
+    """Two files of PAIRS lines, from the sample corpus."""
+    debian(["--sample", "--out", str(directory / "debian")])
+    words = (directory / "debian" / "train.source").read_text(encoding="utf-8").split()
+    generator = random.Random(1)
+    with open(directory / "hyp.txt", "w") as hypotheses, open(directory / "ref.txt", "w") as references:
+        for _ in range(PAIRS):
+            start = generator.randrange(len(words) - 200)
+            for file, shift in ((hypotheses, generator.randrange(15, 35)), (references, 0)):
+                place, sentences = start + shift, []
+                for _ in range(3):
+                    length = generator.randint(*SENTENCE)
+                    sentences.append(" ".join(words[place : place + length]))
+                    place += length
+                file.write(" <q> ".join(sentences) + "\n")
+    return directory / "hyp.txt", directory / "ref.txt"
+
+
+def seconds(command, runs):
+    """The wall-clock seconds of each run, and what the last one printed."""
+    found = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True)
+        found.append(round(time.perf_counter() - started, 2))
+        if done.returncode:
+            return [], done.stderr.strip().splitlines()[-1]
+    return found, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge.json")
+    parser.add_argument("--hypotheses", type=Path)
+    parser.add_argument("--references", type=Path)
+    parser.add_argument("--runs", type=int, default=3, help="of each command (default: %(default)s)")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        files = (args.hypotheses, args.references) if args.hypotheses else write_pairs(Path(directory))
+        lines = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
+        words = [round(statistics.mean(len(line.replace("<q>", "").split()) for line in text), 1) for text in lines]
+        load = round(os.getloadavg()[0], 2)
+        timed = {}
+        command = [str(Path(sys.executable).parent / "etads-rouge"), *map(str, files)]
+        for name, options, runs in (
+            ("python, 1 process", [], args.runs),
+            ("python, 2 processes", ["--jobs", "2"], args.runs),
+            ("perl, 2 processes", ["--backend", "perl", "--jobs", "2"], 1),
+        ):
+            found, printed = seconds([*command, *options], runs)
+            timed[name] = {"median": statistics.median(found), "runs": found} if found else printed
+    report = {
+        "machine": machine(),
+        "pairs": len(lines[0]),
+        "words per hypothesis and reference": words,
+        "load average of the machine at the start": load,
+        "seconds, start and interval included": timed,
+    }
+    print(json.dumps(report, indent=2))
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

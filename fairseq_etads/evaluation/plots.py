@@ -1,0 +1,56 @@
+"""Figures of ``etads-analyse``, drawn with matplotlib, which is an extra of its own (plots)."""
+
+import logging
+from typing import Any, Dict
+
+from .analysis import ORDERS, TENTHS
+
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # whatever other libraries made of the root logger
+
+
+def check_matplotlib() -> None:
+    """Raise ValueError, before any work is done, if matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ValueError("--plot: matplotlib is missing; pip install matplotlib (or fairseq-etads[plots])") from None
+
+
+def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
+    """One group of bars for each figure, one bar for each system."""
+    width = 0.8 / len(systems)
+    for number, (system, values) in enumerate(systems.items()):
+        places = [place + width * (number - (len(systems) - 1) / 2) for place in range(len(names))]
+        axes.bar(places, [values["figures"][name] or 0 for name in names], width, label=system)
+    axes.set_xticks(range(len(names)), list(names.values()))
+    axes.set_title(title)
+    axes.set_ylabel("per cent")
+
+
+def draw(systems: Dict[str, Any], path: str) -> None:
+    """Novel n-grams and sentences (Aggregation Transformer, figure 5), repeated n-grams, and where bigrams come from.
+
+    The same figures give the same file.
+
+    Args:
+        systems: name -> "figures" and "positions", see :class:`.analysis.Analysis`.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure  # without pyplot: no window, no global state
+
+    novel = {**{f"novel {n}-grams": f"{n}-grams" for n in ORDERS}, "novel sentences": "sentences"}
+    repeated = {f"repeated {n}-grams": f"{n}-grams" for n in ORDERS}
+    with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
+        figure = Figure(figsize=(15, 4.2), layout="constrained")
+        left, middle, right = figure.subplots(1, 3)
+        _bars(left, systems, novel, "not in the document")
+        _bars(middle, systems, repeated, "said before in the summary")
+        for name, values in systems.items():
+            right.plot(range(1, TENTHS + 1), values["positions"], marker="o", markersize=3, label=name)
+        right.set_title("where copied bigrams come from")
+        right.set_xlabel("tenth of the document")
+        right.set_ylim(bottom=0)
+        handles, labels = right.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+        metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
+        figure.savefig(path, metadata=metadata, dpi=150)

@@ -1,0 +1,124 @@
+"""ROUGE during training, through fairseq-train: alone and with two workers, as the figure to choose checkpoints by."""
+
+import json
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from helpers import run_command
+from toy import PLUGIN, SMALL_MODEL, summaries, write_pairs
+
+from fairseq_etads.evaluation import rouge
+
+ROUGE = ("rouge1", "rouge2", "rougeL")
+BEST = ["--best-checkpoint-metric", "rouge2", "--maximize-best-checkpoint-metric"]
+
+
+def train(data, save, *options, check=True):
+    return run_command(
+        ["fairseq-train", str(data), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--lr", "2e-3"]
+        + ["--truncate-source", "20", "--truncate-target", "5", "--save-dir", str(save), *options],
+        cwd=data.parent,
+        check=check,
+    ).stdout
+
+
+def validations(log):
+    """The figures of each validation: updates -> name -> value."""
+    found = {}
+    for line in log.splitlines():
+        match = re.search(r"\| (?:valid|test) \| (epoch .*)", line)
+        if match:
+            values = dict(part.strip().split(" ", 1) for part in match[1].split("|") if " " in part.strip())
+            found[int(values["num_updates"])] = {name: float(values[name]) for name in ROUGE if name in values}
+    return found
+
+
+def generated(data, checkpoint, subset, *options):
+    command = ["fairseq-generate", str(data), *PLUGIN, "--path", str(checkpoint), "--gen-subset", subset, "--cpu"]
+    output = summaries(run_command([*command, "--max-len-b", "5", *options], cwd=data.parent).stdout)
+    return [output[number] for number in sorted(output)]
+
+
+def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tmp_path):
+    """With dropout, and validations in the middle of epochs: every parameter is the same as without."""
+    data = corpus / "bin"
+    common = ["--dropout", "0.1", "--max-update", "240", "--save-interval-updates", "60", "--validate-interval", "99"]
+    train(data, tmp_path / "without", *common)
+    options = ["--eval-rouge", "--eval-rouge-samples", "25", "--eval-rouge-args", '{"beam": 2}', *BEST]
+    log = train(data, tmp_path / "with", *common, *options, "--eval-rouge-print-samples", "2")
+    for number in range(60, 241, 60):
+        plain, scored = (
+            torch.load(next((tmp_path / run).glob(f"checkpoint_*_{number}.pt")), weights_only=True)
+            for run in ("without", "with")
+        )
+        for name, value in plain["model"].items():
+            assert torch.equal(value, scored["model"][name]), f"{name} after {number} updates"
+    found = validations(log)
+    assert list(found) == [60, 120, 180, 240]
+    assert log.count("example 0 summary:") == log.count("example 1 reference:") == 4 and "example 2 " not in log
+
+    # the figures are those of the commands that one would run afterwards
+    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))  # of equals fairseq keeps the last
+    hypotheses = generated(data, tmp_path / "with" / "checkpoint_best.pt", "valid", "--beam", "2")[:25]
+    references = (corpus / "text" / "valid.target").read_text().splitlines()[:25]
+    expected = rouge(hypotheses, references, bootstrap=1)
+    for name in ROUGE:
+        assert found[best][name] == pytest.approx(expected.scores[name].f1, abs=0.011)
+    assert found[best]["rouge2"] > 10, "it has not learnt anything: the test shows little"
+    chosen = torch.load(tmp_path / "with" / "checkpoint_best.pt", weights_only=True)
+    assert chosen["optimizer_history"][-1]["num_updates"] == best
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return taken.getsockname()[1]
+
+
+def test_two_workers_log_the_same_figures(corpus, tmp_path):
+    """One update with the learning rate 0, so that both have the same model; 37 documents make uneven batches."""
+    data = corpus / "bin"
+    options = ["--eval-rouge", "--eval-rouge-samples", "33", "--max-update", "1", "--valid-subset", "test"]
+    options += ["--max-tokens-valid", "60", *BEST]
+    first = train(data, tmp_path / "start", "--dropout", "0", "--max-update", "60", "--disable-validation")
+    assert not validations(first)
+    start = ["--finetune-from-model", str(tmp_path / "start" / "checkpoint_last.pt"), "--lr", "0"]
+    logs = [train(data, tmp_path / "one", *options, *start)]
+    distributed = ["--distributed-world-size", "2", "--distributed-init-method", f"tcp://localhost:{free_port()}"]
+    distributed += ["--distributed-no-spawn", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    with ThreadPoolExecutor() as pool:
+        runs = [
+            pool.submit(train, data, tmp_path / "two", *options, *start, *distributed, "--distributed-rank", str(rank))
+            for rank in (0, 1)
+        ]
+        logs += [run.result() for run in runs]
+    assert "as rank 1" in logs[2], "there were no two workers"
+    one, two, _ = (validations(log) for log in logs)
+    assert one == two and one[1]["rouge1"] > 0
+
+
+def test_subwords_are_joined(tmp_path):
+    (tmp_path / "text").mkdir()
+    for seed, (split, count) in enumerate((("train", 400), ("valid", 30), ("test", 5))):
+        words = [f"{stem}{end}" for stem in ("wal", "tal", "jum", "loo") for end in ("king", "ked", "ker", "kable")]
+        write_pairs(tmp_path / "text", split, count, seed, words=words)
+    run_command(["etads-prepare", "text", "run", "--tokens", "bpe", "--size", "20", "--jobs", "1"], cwd=tmp_path)
+    assert any("@@" in line for line in (tmp_path / "run" / "bin" / "dict.target.txt").read_text().splitlines())
+    log = train(
+        tmp_path / "run" / "bin", tmp_path / "save", "--dropout", "0", "--max-update", "40", "--eval-rouge",
+        "--eval-rouge-print-samples", "5", "--truncate-target", "20", "--eval-rouge-detok", "etads",
+        "--eval-rouge-detok-args", json.dumps({"text_words": "moses", "text_keep_case": False, "text_language": "en"}),
+    )  # fmt: skip
+    assert "subwords: subword_nmt" in log
+    references = (tmp_path / "text" / "valid.target").read_text().splitlines()[:5]
+    for number, reference in enumerate(references):
+        assert f"example {number} reference: {reference}\n" in log
+    assert "@@" not in "".join(line for line in log.splitlines() if "example" in line)
+
+
+def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):
+    last = train(corpus / "bin", tmp_path, *BEST, check=False).strip().splitlines()[-1]
+    assert "ValueError" in last and "--best-checkpoint-metric rouge2: add --eval-rouge" in last

@@ -1,0 +1,36 @@
+"""The commands of evaluation as they are installed, and the script around them."""
+
+from helpers import run_command
+from test_scripts import SCRIPTS
+
+DOCUMENTS = ["the cat sat on the mat . it slept . dogs bark .", "one two three four . five six ."] * 10
+REFERENCES = ["a cat slept .", "five and six ."] * 10
+SYSTEMS = {"good": ["the cat slept .", "five six ."] * 10, "bad": ["dogs .", "one ."] * 10}
+
+
+def test_the_script_scores_compares_and_analyses(tmp_path):
+    for name, lines in {"source": DOCUMENTS, "target": REFERENCES, **SYSTEMS}.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    command = [str(SCRIPTS / "evaluate.sh"), "--references", "target", "--documents", "source", "--show", "1"]
+    options = ["--summaries", "good", "--summaries", "bad", "--compare", "--analyse"]
+    output = run_command([*command, *options, "--", "--metrics", "1"], cwd=tmp_path).stdout
+    assert output.count("ROUGE-1 ") == 4 and "ROUGE-2" not in output  # both systems, the first words, the comparison
+    comparison = next(line for line in output.split("p rand.")[1].splitlines() if line.startswith("ROUGE-1"))
+    assert comparison.endswith("0.0001   0.0001") and "A: good" in output and "B: bad" in output
+    for row in ("| good", "| bad", "| lead-8-words", "| oracle"):
+        assert output.count(row) == 2
+    for wrong, words in ((["--compare"], "--compare needs"), (["--analyse", "--summaries", "bad"], "--analyse needs")):
+        few = ["--summaries", "good", "--references", "target", *wrong]
+        result = run_command([command[0], *few], cwd=tmp_path, check=False)
+        assert result.returncode == 2 and words in result.stdout
+
+
+def test_sheets_are_made_by_the_command(tmp_path):
+    for name, lines in {"source": DOCUMENTS, **SYSTEMS}.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    run_command(
+        ["etads-human", "make", "--source", "source", "--system", "g=good", "--system", "b=bad", "--items", "4"]
+        + ["--out", "sheets", "--key", "key.json"],
+        cwd=tmp_path,
+    )
+    assert len(list((tmp_path / "sheets").iterdir())) == 6

@@ -1,0 +1,236 @@
+"""Analyses of summaries against loops, extracts against all extracts, and the command around them."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_etads.evaluation import rouge
+from fairseq_etads.evaluation.analysis import (
+    TENTHS,
+    WORDS,
+    Analyser,
+    Source,
+    greedy_oracle,
+    lead_words,
+    repeated_ngrams,
+)
+from fairseq_etads.evaluation.analysis_command import main
+
+SENTENCES = st.lists(st.lists(st.sampled_from("abcd"), max_size=5), max_size=4)
+
+
+def grams(words, n):
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def loop_novel(summary, source, n):
+    found = grams(summary, n)
+    return sum(all(gram != other for other in grams(source, n)) for gram in found) / len(found) if found else None
+
+
+def loop_repeated(summary, n):
+    found = grams(summary, n)
+    return sum(found[i] in found[:i] for i in range(len(found))) / len(found) if found else None
+
+
+def loop_positions(summary, source):
+    tenths = [0.0] * TENTHS
+    bigrams = grams(source, 2)
+    for gram in grams(summary, 2):
+        places = [place for place, other in enumerate(bigrams) if other == gram]
+        for place in places:
+            tenths[int(place / len(bigrams) * TENTHS + 1e-12)] += 1 / len(places)
+    return tenths
+
+
+def loop_novel_sentences(sentences, source):
+    sentences = [sentence for sentence in sentences if sentence]
+    whole = [sentence for sentence in sentences if tuple(sentence) in grams(source, len(sentence))]
+    return 1 - len(whole) / len(sentences) if sentences else None
+
+
+def same(found, expected):
+    return found is expected if expected is None else found == pytest.approx(expected)
+
+
+@settings(max_examples=150)
+@given(SENTENCES, SENTENCES)
+def test_every_figure_equals_a_loop(summary, document):
+    source_words = [word for sentence in document for word in sentence]
+    words = [word for sentence in summary for word in sentence]
+    source = Source(source_words)
+    for n in (1, 2, 3, 4):
+        assert same(source.novel_ngrams(words, n), loop_novel(words, source_words, n))
+        assert same(repeated_ngrams(words, n), loop_repeated(words, n))
+    assert same(source.novel_sentences(summary), loop_novel_sentences(summary, source_words))
+    assert source.copied_from(words) == pytest.approx(loop_positions(words, source_words))
+
+
+def test_words_are_not_taken_for_parts_of_others():
+    assert Source(["concat", "b"]).novel_sentences([["cat", "b"]]) == 1
+    assert Source(["a", "cat", "b"]).novel_sentences([["cat", "b"]]) == 0
+
+
+def test_figures_are_means_over_the_summaries_that_have_them():
+    analyser = Analyser()
+    source = Source(["a", "b", "c", "d"])
+    for sentences in ([["a", "b"], ["x"]], [], [["a"]]):
+        analyser.add(source, sentences)
+    result = analyser.result()
+    assert result.figures["words"] == pytest.approx(4 / 3) and result.counted["words"] == 3
+    assert result.figures["sentences"] == 1
+    assert result.figures["copy rate"] == pytest.approx(100 * (2 / 3 + 1) / 2) and result.counted["copy rate"] == 2
+    assert result.figures["novel 2-grams"] == 50 and result.counted["novel 2-grams"] == 1
+    assert result.figures["novel 4-grams"] is None and result.counted["novel 4-grams"] == 0
+    assert result.positions == [100, *[0] * 9]
+
+
+def test_words_of_other_scripts():
+    assert WORDS["words"]("Größe, 3.5 Mäuse!") == ["größe", "3", "5", "mäuse"]
+    assert WORDS["space"]("A b. c") == ["A", "b.", "c"]
+    assert WORDS["characters"]("新闻 a") == ["新", "闻", "a"]
+
+
+def test_lead_words_cut_the_last_sentence():
+    assert lead_words(["a b", "c d e", "f"], 4) == ["a b", "c d"]
+    assert lead_words(["a b"], 9) == ["a b"] and lead_words([], 3) == []
+
+
+def score_of(sentences, references):
+    """ROUGE-1 plus ROUGE-2, of the best reference."""
+    text = " ".join(word for sentence in sentences for word in sentence)
+    values = []
+    for reference in references:
+        scores = rouge([text], [" ".join(reference)], bootstrap=1, stem=False).scores
+        values.append(scores["rouge1"].f1 + scores["rouge2"].f1)
+    return max(values)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=4), max_size=5),
+    st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=6), min_size=1, max_size=2),
+)
+def test_the_oracle_takes_the_best_step_every_time(document, references):
+    chosen = greedy_oracle(document, references, 3)
+    taken, best = [], 0.0
+    while len(taken) < 3:
+        values = {
+            number: score_of([document[i] for i in sorted([*taken, number])], references)
+            for number in range(len(document))
+            if number not in taken
+        }
+        if not values or max(values.values()) <= best + 1e-9:
+            break
+        best = max(values.values())
+        taken.append(min(number for number, value in values.items() if value > best - 1e-9))
+    assert chosen == sorted(taken)
+    assert len(chosen) <= 3
+
+
+def test_the_oracle_finds_the_best_extract_where_greed_suffices():
+    document = [s.split() for s in ("a b c", "x y", "d e f", "a d")]
+    reference = ["a", "b", "c", "d", "e", "f"]
+    every = [e for k in range(5) for e in itertools.combinations(range(4), k)]
+    best = max(every, key=lambda numbers: score_of([document[i] for i in numbers], [reference]) if numbers else 0)
+    assert greedy_oracle(document, [reference], 4) == list(best) == [0, 2]
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def files(tmp_path):
+    texts = {
+        "src": ["the cat sat on the mat . <q> it slept . <q> dogs bark .", "one two three four . <q> five six seven ."],
+        "ref": ["a cat slept on a mat .", "five six . <q> one two ."],
+        "sys": ["the cat slept . <q> it slept .", ""],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    return [f"--source={tmp_path / 'src'}", f"--reference={tmp_path / 'ref'}", f"--system=mine={tmp_path / 'sys'}"]
+
+
+def test_command_reports_systems_extracts_and_rouge(files, tmp_path, capsys):
+    saved = tmp_path / "report.json"
+    options = ["--lead=1", "--lead-words=3", "--oracle=2", "--json", str(saved)]
+    assert main([*files, *options]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    report = json.loads(saved.read_text())["systems"]
+    assert list(report) == ["reference", "mine", "lead-1", "lead-3-words", "oracle"]
+    assert report["reference"]["rouge"] is None
+    lines = [(tmp_path / name).read_text().splitlines() for name in ("sys", "ref")]
+    assert report["mine"]["rouge"]["scores"] == json.loads(json.dumps(rouge(*lines).to_dict()["scores"]))
+    leads = rouge(["the cat sat on the mat .", "one two three four ."], lines[1])
+    assert report["lead-1"]["rouge"]["scores"]["rouge1"]["f1"] == pytest.approx(leads.scores["rouge1"].f1)
+    assert report["lead-1"]["figures"]["copy rate"] == 100 and report["lead-1"]["figures"]["novel sentences"] == 0
+    assert report["lead-3-words"]["figures"]["words"] == 3
+    best = max(report[name]["rouge"]["scores"]["rouge1"]["f1"] for name in ("lead-1", "lead-3-words", "mine"))
+    assert report["oracle"]["rouge"]["scores"]["rouge1"]["f1"] >= best
+    assert report["mine"]["figures"]["repeated 1-grams"] == pytest.approx(100 / 5)
+    assert sum(report["mine"]["positions"]) == pytest.approx(100)
+    assert out.count("| oracle") == 2 and "ANALYSIS|words:words|n:2" in out
+
+
+def test_extracts_are_made_of_sentences_even_where_summaries_are_taken_whole(files, tmp_path, capsys):
+    saved = tmp_path / "report.json"
+    assert main([*files, "--lead=1", "--no-sentence-split", "--json", str(saved)]) == 0
+    assert json.loads(saved.read_text())["systems"]["lead-1"]["figures"]["words"] == (6 + 4) / 2
+
+
+@pytest.mark.parametrize("form", ["latex", "json", "markdown"])
+def test_forms(files, capsys, form):
+    assert main([*files, "--format", form, files[2].replace("mine", "a_b|c%"), "--quiet"]) == 0
+    out = capsys.readouterr().out
+    if form == "json":
+        assert "a_b|c%" in json.loads(out)["systems"]
+    else:
+        assert {"latex": "a\\_b|c\\%", "markdown": "a_b\\|c%"}[form] in out
+
+
+def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg", "c.png"):
+        assert main([*files, "--lead=1", "--plot", str(tmp_path / name)]) == 0
+    first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert first == second and b"<svg" in first
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--system=x"], '--system "x": must be NAME=FILE'),
+        (["--system=mine=y"], "the name mine is taken"),
+        (["--system=reference=y"], "the name reference is taken"),
+        (["--system=lead-1={ref}", "--lead=1"], "the name lead-1 is taken"),
+        (["--lead=0"], "--lead/--lead-words 0"),
+        (["--oracle=0"], "--oracle is 0"),
+        (["--plot=x.gif"], '--plot "x.gif": the name must end in .png'),
+        (["--system=other=missing"], "missing"),
+    ],
+)
+def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, words):
+    options = [option.format(ref=tmp_path / "ref") for option in options]
+    assert main([*files, *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("etads-analyse: error: ") and error.count("\n") == 1 and words in error
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), min_size=1, max_size=4))
+def test_any_text_has_figures_between_0_and_100(pairs):
+    for kind in WORDS.values():
+        analyser = Analyser()
+        for document, summary in pairs:
+            analyser.add(Source(kind(document)), [kind(part) for part in summary.split(".")])
+        result = analyser.result()
+        assert result.counted["words"] == len(pairs)
+        shares = [value for name, value in result.figures.items() if name not in ("words", "sentences")]
+        assert all(value is None or 0 <= value <= 100 for value in shares)
+        assert np.isclose(sum(result.positions), 100) or not any(result.positions)

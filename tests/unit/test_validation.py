@@ -1,0 +1,176 @@
+"""--eval-rouge without fairseq-train: options, sums, the generator's life, what is left out of a batch."""
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.logging import metrics
+from helpers import make_dictionary, make_model, make_task
+
+from fairseq_etads.data import SummarizationDataset
+from fairseq_etads.validation import ROUGE, ValidationRouge, check_best_metric, find_subwords
+
+
+def rouge_task(**options):
+    return make_task(eval_rouge=True, truncate_target=6, **options)
+
+
+def make_data(task, count=5, target=None, **options):
+    """Documents of 3 … 7 words with summaries of 5 … 9, and those summaries; or with the given summaries."""
+    generator = torch.Generator().manual_seed(2)
+    source, summaries = (
+        [torch.randint(4, 40, (length + 1,), generator=generator) for length in range(least, least + count)]
+        for least in (3, 5)
+    )
+    for text in [*source, *summaries]:
+        text[-1] = task.src_dict.eos()
+    target = target or summaries
+    sizes = [list(map(len, texts)) for texts in (source, target)]
+    truncation = {"truncate_source": 9, "truncate_target": 6}
+    data = SummarizationDataset(
+        source, sizes[0], task.src_dict, target, sizes[1], task.tgt_dict, **truncation, **options
+    )
+    return data, target
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"eval_rouge_samples": 0}, "--eval-rouge-samples 0: choose 1"),
+        ({"eval_rouge_args": "{"}, "--eval-rouge-args '{': not JSON"),
+        ({"eval_rouge_args": "[1]"}, "must be a JSON object"),
+        ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose of beam, .*--coverage-penalty'),
+        ({"eval_rouge_args": '{"score_reference": true}'}, 'no "score_reference"'),
+        ({"eval_rouge_args": '{"beam": "x"}'}, "--eval-rouge-args .*'x'"),
+        ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose of .*etads.*moses"),
+        ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
+    ],
+)
+def test_bad_options_are_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        rouge_task(**options)
+
+
+def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
+    check_best_metric(False, "loss", False)
+    check_best_metric(True, "rouge2", True)
+    with pytest.raises(ValueError, match="rouge2: add --eval-rouge"):
+        check_best_metric(False, "rouge2", True)
+    with pytest.raises(ValueError, match="rougeL: add --maximize"):
+        check_best_metric(True, "rougeL", False)
+
+
+def test_options_reach_the_search():
+    task = rouge_task(eval_rouge_args='{"beam": 3, "min-len": 2}', coverage_penalty=0.5)
+    generator = task.build_generator([make_model(task=task)], task._rouge.options)
+    assert (generator.beam_size, generator.min_len, generator.max_len_b) == (3, 2, 6)
+    assert generator.scoring.coverage_penalty == 0.5
+
+
+@pytest.mark.parametrize(
+    "words, kind",
+    [(["a", "b@@", "c"], "subword_nmt"), (["▁a", "b", "c"], "sentencepiece"), (["a", "b", "@"], "none"), ([], "none")],
+)
+def test_the_marks_of_a_dictionary_say_how_words_were_cut(words, kind):
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word, n=1)
+    assert find_subwords(dictionary) == kind
+
+
+def test_unknown_words_of_summary_and_reference_never_match():
+    task = rouge_task()
+    unknown = torch.tensor([task.tgt_dict.unk(), task.tgt_dict.eos(), task.tgt_dict.pad()])
+    assert task._rouge.decode(unknown, "hypothesis") != task._rouge.decode(unknown, "reference")
+
+
+def test_batches_carry_whole_references_of_the_first_documents_only():
+    task = rouge_task(eval_rouge_samples=2)
+    data, target = make_data(task, references=2)
+    batch = data.collater([data[number] for number in (4, 1, 0)])
+    found = dict(zip(batch["id"].tolist(), batch["references"]))
+    assert found[4] is None
+    assert torch.equal(found[1], target[1]) and torch.equal(found[0], target[0])
+    assert len(target[0]) == 6 and len(target[1]) == 7  # 5 and 6 words: longer than targets would be without the end
+    assert "references" not in make_data(task)[0].collater([data[0]])
+    assert data.collater([]) == {}
+
+
+def scored(task, model, data, batches):
+    return [task._rouge.score(data.collater([data[number] for number in batch]), model) for batch in batches]
+
+
+def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
+    task = rouge_task(eval_rouge_samples=4, eval_rouge_args='{"beam": 2}')
+    model = make_model(task=task)
+    data, _ = make_data(task, references=4)
+    written = task._rouge._generate(data.collater([data[number] for number in range(5)]), model, range(5))
+    data, _ = make_data(task, references=4, target=[tokens[number % 3 :] for number, tokens in enumerate(written)])
+    whole = scored(task, model, data, [[0, 1, 2, 3, 4]])[0]
+    parts = scored(task, model, data, [[4], [3, 0], [2, 4, 1]])
+    assert [part["_rouge_documents"] for part in parts] == [0, 2, 2]
+    assert whole["_rouge_documents"] == 4 and whole["_rouge1"] > 0
+    for name, value in whole.items():
+        assert sum(part[name] for part in parts) == pytest.approx(value)
+    means = []
+    for outputs in ([[whole]], [[parts[0], parts[1]], [parts[2]]], [[part] for part in parts]):
+        with metrics.aggregate(new_root=True) as aggregator:
+            for batch in outputs:
+                ValidationRouge.reduce_metrics(batch)
+        means.append(aggregator.get_smoothed_values())
+    assert set(means[0]) == set(ROUGE)  # names with an underscore are not shown
+    assert means[0] == means[1] == means[2]
+    assert means[0]["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
+
+
+def test_a_validation_without_documents_logs_zero_and_training_nothing():
+    with metrics.aggregate(new_root=True) as aggregator:
+        ValidationRouge.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in ROUGE}}])
+    assert aggregator.get_smoothed_values() == dict.fromkeys(ROUGE, 0)
+    with metrics.aggregate(new_root=True) as aggregator:
+        ValidationRouge.reduce_metrics([{"loss": 1.0}])
+    assert not aggregator.get_smoothed_values()
+
+
+def test_the_generator_is_dropped_by_training_and_sees_new_parameters():
+    task = rouge_task(eval_rouge_args='{"beam": 1}')
+    model = make_model(task=task)
+    data, _ = make_data(task, references=5)
+
+    def written(task):
+        found = task._rouge._generate(data.collater([data[number] for number in range(5)]), model, range(5))
+        return [tokens.tolist() for tokens in found]
+
+    before = written(task)
+    assert task._rouge._generator is not None
+    task._rouge.forget()
+    assert task._rouge._generator is None
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.3)
+    fresh = rouge_task(eval_rouge_args='{"beam": 1}')
+    assert written(task) == written(fresh) != before
+
+
+def test_sampling_leaves_the_random_stream_as_it_was():
+    task = rouge_task(eval_rouge_args='{"sampling": true, "beam": 1}')
+    model = make_model(task=task)
+    data, _ = make_data(task, references=5)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    scored(task, model, data, [[0, 1, 2, 3]])
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_words_of_the_copy_tail_are_spelt_out():
+    task = rouge_task(tail=3)
+    rare = make_dictionary(tail=3).index("rare1")
+    assert task._rouge.decode(torch.tensor([rare, task.tgt_dict.eos()]), "hypothesis") == "rare1"
+
+
+def test_examples_are_logged(caplog):
+    task = rouge_task(eval_rouge_print_samples=2)
+    data, _ = make_data(task, references=5)
+    with caplog.at_level("INFO"):
+        scored(task, make_model(task=task), data, [[0, 1, 2]])
+    assert "example 1 summary:" in caplog.text and "example 2" not in caplog.text
