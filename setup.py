@@ -16,7 +16,7 @@ setup(
     python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess"],
+    packages=["fairseq_etads", "fairseq_etads.models", "etads_preprocess", "etads_preprocess.readers"],
     package_dir={"etads_preprocess": "preprocess"},
     package_data={"etads_preprocess": ["sample/*"]},
     install_requires=[
@@ -33,12 +33,17 @@ setup(
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],
     extras_require={
-        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8"],
+        # Parquet is one format of many, and pyarrow is as large as all the others together
+        "parquet": ["pyarrow>=10"],
+        # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
+        "spacy": ["spacy>=3.4"],
+        "dev": ["pytest>=7", "ruff>=0.4", "mypy>=1.8", "hypothesis>=6", "pyarrow>=10"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.catalogue:main",
             "etads-rouge=fairseq_etads.evaluation:main",
+            "etads-corpus=etads_preprocess.corpus:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
             "etads-dictionary=etads_preprocess.dictionary:main",

@@ -1,7 +1,7 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
 import pytest
-from etads_preprocess import prepare as module
+from etads_preprocess import encode
 from etads_preprocess.prepare import PrepareError, command_line, main, prepare, read_lines
 from fairseq.data import Dictionary
 
@@ -90,7 +90,7 @@ def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
 
 def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    real = module.build_encoder
+    real = encode.build_encoder
 
     def failing(*args):
         encode = real(*args)
@@ -103,7 +103,7 @@ def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
 
         return stop_at_the_fourth
 
-    monkeypatch.setattr(module, "build_encoder", failing)
+    monkeypatch.setattr(encode, "build_encoder", failing)
     with pytest.raises(KeyboardInterrupt):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
     assert not list((out / "tokens").glob("train.source"))
