@@ -1,5 +1,6 @@
 """Tokens to what fairseq-train reads: dictionaries with a copy tail, fairseq-preprocess, factors."""
 
+import multiprocessing
 import os
 import shutil
 import sys
@@ -44,6 +45,7 @@ def _fairseq_preprocess(arguments: List[str], log: Path) -> None:
     with open(log, "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    multiprocessing.set_start_method("fork", force=True)  # for its own processes; it would be the server's otherwise
     from fairseq_cli.preprocess import cli_main
 
     sys.argv = ["fairseq-preprocess", *arguments]

@@ -1,6 +1,7 @@
 """DUC-2003 and DUC-2004, task 1: a newswire article and four headlines (Over et al. 2007)."""
 
 import argparse
+import functools
 import html
 import re
 from collections import defaultdict
@@ -32,6 +33,7 @@ makes them. Either way it is a test set."""
         super().__init__(args)
         self.references = args.references
         self.datelines = args.keep_datelines
+        self.as_gigaword = args.as_gigaword
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
         self.files = {}
@@ -56,6 +58,8 @@ makes them. Either way it is a test set."""
         add("--data", metavar="DIR", type=Path, help="folder of input.txt and task1_ref*.txt")
         add("--references", metavar="N", type=int, default=4,
             help="each article must have this many; 0: any (default: %(default)s)")  # fmt: skip
+        add("--as-gigaword", action="store_true",
+            help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines")  # fmt: skip
         add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
 
     def _check_number(self, found: int, where: str) -> None:
@@ -112,8 +116,24 @@ makes them. Either way it is a test set."""
         if paragraphs and not self.datelines:
             match = _DATELINE.match(paragraphs[0])
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
+        if self.as_gigaword:
+            paragraphs = [line for paragraph in paragraphs for line in _like_gigaword(paragraph)]
         references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
-        return Document(paragraphs, references, target_cut=True)
+        return Document(paragraphs, references, source_cut=self.as_gigaword, target_cut=True)
+
+
+@functools.lru_cache(maxsize=None)
+def _treebank() -> Any:
+    from fairseq_etads.words import TreebankWords  # here: importing fairseq takes seconds
+
+    return TreebankWords()
+
+
+def _like_gigaword(paragraph: str) -> List[str]:
+    """Sentences of tokens in lower case with # for each digit."""
+    from fairseq_etads.words import split_sentences
+
+    return [re.sub("[0-9]", "#", " ".join(_treebank().encode(sentence))) for sentence in split_sentences(paragraph)]
 
 
 def parse_article(text: str) -> List[str]:
