@@ -75,7 +75,8 @@ class TextTokenizer:
         sentences = [" ".join(words) for words in self.encode_words(line)]
         # SentencePiece would make a piece of its own of a space before the mark
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
-        return (" " if self.marks == "drop" else mark).join(sentences)
+        marked = self.marks == "insert" or (self.marks == "keep" and SENTENCE_MARK in line)
+        return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
         """Tokens -> text, without the spaces around punctuation; sentence marks stay. The case is lost."""

@@ -24,7 +24,8 @@ BLOCK = 20_000
 """Characters that are cut into sentences at a time."""
 
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
-_ABBREVIATIONS = ("al", "approx", "ca", "cf", "etc", "fig", "figs", "inc", "ltd", "pv", "resp", "spp", "ssp", "subsp")
+_ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
+_NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad)>")
 
 
@@ -33,8 +34,9 @@ def _punkt() -> PunktSentenceTokenizer:
     """Punkt's rules with Moses's abbreviations, which sacremoses carries: no trained model, nothing to download."""
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # "no." ends sentences as well; a single letter is an initial by Punkt's own rules
-    parameters.abbrev_types = {word for word in moses if word != "no"}.union(_ABBREVIATIONS, ("u.s", "u.k", "u.n"))
+    # "no." ends sentences, too; a single letter is an initial by Punkt's own rules
+    ambiguous = ("no", "art", "pp")
+    parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters)
 
 
@@ -45,7 +47,13 @@ def split_sentences(text: str) -> List[str]:
     English (Punkt; Kiss and Strunk 2006), and after ``。``, ``！`` or ``？``.
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
-    return [sentence.strip() for part in parts for sentence in _punkt_sentences(part) if sentence.strip()]
+    out: List[str] = []
+    for sentence in (found.strip() for part in parts for found in _punkt_sentences(part)):
+        if out and _NUMBER_FOLLOWS.search(out[-1]) and sentence[:1].isdigit():
+            out[-1] += " " + sentence
+        elif sentence:
+            out.append(sentence)
+    return out
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:

@@ -166,7 +166,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """
     out: Path = args.out
     how = Finishing(**{field.name: getattr(args, field.name) for field in fields(Finishing)})
-    unimportant = ("out", "jobs", "force", "reader", "kind")
+    unimportant = ("out", "jobs", "force", "reader", "kind", "expect")
     options = {name: _plain(value) for name, value in sorted(vars(args).items()) if name not in unimportant}
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(identity(reader))}
     report.update(notes=reader.notes, splits={})
@@ -262,7 +262,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.fallback_encoding not in ("", "replace"):
         try:
             codecs.lookup(args.fallback_encoding).incrementaldecoder  # noqa: B018
-            b"".decode(args.fallback_encoding)
+            b"a".decode(args.fallback_encoding)
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
             raise PrepareError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
