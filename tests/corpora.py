@@ -98,6 +98,16 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
     return folder
 
 
+def debian(path: Path) -> Path:
+    """An index of eight packages that share nothing."""
+    stanzas = (
+        f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
+        f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
+        for number, topic in enumerate(TOPICS)
+    )
+    return write(path, "\n".join(stanzas))
+
+
 def scitldr(folder: Path) -> Path:
     for name, count in (("train", 4), ("dev", 2), ("test", 2)):
         records = [
