@@ -119,7 +119,7 @@ class TreebankWords:
     _ascii = str.maketrans(
         {"’": "'", "´": "'", "‘": "`", "“": "``", "„": "``", "”": "''", "…": "...", "–": "--", "—": "--", "―": "--"}
     )
-    _simple = re.compile(r"(\(?)([^\W_]+(?:-[^\W_]+)*)(\)?)([,.]?)")
+    _simple = re.compile(r"(\(?)([^\W_]+(?:-[^\W_]+)*?)(n't|'s|'m|'d|'ll|'re|'ve)?(\)?)([,.;:!?]?)")
     _closers = re.compile(r"[\]\)}>\"'»]+")
     _placeholder = re.compile(r"(<(?!s>|pad>)[a-z]{1,12}>)")
     _contracted = re.compile(r"(?i)\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")
@@ -155,10 +155,11 @@ class TreebankWords:
     def _words(self, chunk: str, first: bool, last: bool) -> str:
         simple = self._simple.fullmatch(chunk)
         if simple and not self._contracted.search(chunk):  # what nltk's rules come to for most chunks
-            opening, word, closing, end = simple.groups()
-            if end == "." and not last and not closing:
-                word, end = word + ".", ""
-            return " ".join(filter(None, ("-LRB-" if opening else "", word, "-RRB-" if closing else "", end)))
+            opening, word, clitic, closing, end = simple.groups()
+            if end != "." or last or closing:
+                return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
+            if not clitic:  # the full stop of an abbreviation
+                return ("-LRB- " if opening else "") + word + "."
         if len(chunk) > LONGEST_CHUNK:
             parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
             return " ".join(self._words(part, first, last and part is parts[-1]) for part in parts)

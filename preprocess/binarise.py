@@ -24,12 +24,10 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     if done.exists():
         return
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
-    command = ["-s", "source", "-t", "target"]
-    command += _extended(out, like[0], splits) if like else _learnt(out, splits, settings, jobs)
-    command += ["--destdir", str(out / "bin"), "--workers", str(jobs)]
-    command += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
     try:
-        run_apart(_fairseq_preprocess, command, out / "preprocess.txt")
+        run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
+    except PrepareError:
+        raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise PrepareError(
@@ -40,12 +38,15 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     done.touch()
 
 
-def _fairseq_preprocess(arguments: List[str], log: Path) -> None:
-    """The command, in a process of its own: it sets logging up, and says a lot."""
-    with open(log, "w", encoding="utf-8") as file:
+def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
+    """Dictionaries and the command, in a process of its own: it sets logging up, and says a lot."""
+    multiprocessing.set_start_method("fork", force=True)  # for its own processes; it would be the server's otherwise
+    arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
+    arguments += _extended(out, like[0], splits) if like else _learnt(out, splits, settings, jobs)
+    arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
+    with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    multiprocessing.set_start_method("fork", force=True)  # for its own processes; it would be the server's otherwise
     from fairseq_cli.preprocess import cli_main
 
     sys.argv = ["fairseq-preprocess", *arguments]

@@ -132,7 +132,8 @@ def write_split(reader: Reader, split: str, out: Path, args: argparse.Namespace,
         writer = SplitWriter(out, split, stack, args.train_references)
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         worker = (reader, how, args.skip_bad)
-        for done, where in ordered_map(_work, reader.items(split), args.jobs, _start_worker, worker, how.split):
+        plugin = reader.splits_text and how.split
+        for done, where in ordered_map(_work, reader.items(split), args.jobs, _start_worker, worker, plugin):
             writer.write(done, where)
             shown.update()
         writer.counts.update(reader.counts)
@@ -276,7 +277,9 @@ def main(argv: Optional[List[str]] = None) -> None:
         _check(args)
         report = build(args.reader(args), args)
     except (PrepareError, OSError) as error:
-        print(f"etads-corpus: {error}", file=sys.stderr)
+        # names in the input can hold anything, also what a terminal obeys
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(error))
+        print(f"etads-corpus: {shown}", file=sys.stderr)
         sys.exit(2)
     print(f"{summarise(report)}\ntext: {args.out}")
 

@@ -15,6 +15,7 @@ the mark.
 import contextlib
 import json
 import math
+import multiprocessing
 import shutil
 from collections import Counter
 from itertools import zip_longest
@@ -24,7 +25,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from tqdm import tqdm
 
 from .encode import build_tokenizer
-from .files import SENTENCE_MARK, PrepareError, atomic_writer, ordered_map, read_lines
+from .files import SENTENCE_MARK, PrepareError, atomic_writer, ordered_map, read_lines, run_apart
 from .settings import Settings
 
 TAGS = ("pos", "ner")
@@ -212,7 +213,7 @@ def make_factors(
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in settings.factors:
-        _binarise(out, name, splits, jobs, like)
+        run_apart(_binarise, out, name, splits, jobs, like)
     with atomic_writer(out / "bin" / "factors.json") as file:
         json.dump({"factors": list(settings.factors)}, file)
         file.write("\n")
@@ -233,6 +234,8 @@ def _idf(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequence[Path]) -> None:
+    """Dictionary and ids of one factor; raises PrepareError if their lengths are not those of the documents."""
+    multiprocessing.set_start_method("fork", force=True)  # see binarise.py
     from .dictionary import count_words  # first: it keeps fairseq quiet
 
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer  # isort: skip

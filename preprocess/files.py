@@ -9,6 +9,7 @@ import itertools
 import lzma
 import multiprocessing
 import os
+import sys
 import zlib
 from collections import Counter, deque
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -144,7 +145,7 @@ def ordered_map(
 
     Args:
         function: list of items -> list of results, one each; of a module, so that processes find it.
-        plugin: it needs fairseq_etads, whose import takes seconds.
+        plugin: it needs fairseq_etads, whose import takes seconds. small: see above.
 
     Raises:
         PrepareError: a process was ended from outside, for want of memory say.
@@ -152,14 +153,16 @@ def ordered_map(
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     first: List[List[Any]] = []
-    if jobs > 1:
+    # this process would take seconds to import the plugin; the server does it once for all that follows
+    apart = plugin and "fairseq_etads" not in sys.modules
+    if jobs > 1 and not apart:
         first = list(itertools.islice(chunks, -(-small // CHUNK)))
-    if jobs <= 1 or len(first) < -(-small // CHUNK):
+    if not apart and (jobs <= 1 or len(first) < -(-small // CHUNK)):
         start(*arguments)
         for chunk in itertools.chain(first, chunks):
             yield from function(chunk)
         return
-    with ProcessPoolExecutor(jobs, _processes(plugin), start, arguments) as pool:
+    with ProcessPoolExecutor(max(1, jobs), _processes(plugin), start, arguments) as pool:
         pending: Deque[Future] = deque()
         try:
             for chunk in itertools.chain(first, chunks):

@@ -16,6 +16,7 @@ class Reader:
 
     Attributes:
         name: the sub-command. summary: its help. defaults: of the options that all corpora share.
+        splits_text: documents may have to be cut into sentences.
         counts: what happened to the files while items were found. notes: what else people should know.
     """
 
@@ -23,6 +24,7 @@ class Reader:
     summary: ClassVar[str]
     description: ClassVar[str]
     defaults: ClassVar[Dict[str, Any]] = {}
+    splits_text: bool = True
 
     def __init__(self, args: argparse.Namespace):
         self.fallback: str = args.fallback_encoding

@@ -37,6 +37,7 @@ they are."""
         if files:
             self.table = Table.of_files(args, files, "source", "target")
             self.table.counts = self.counts
+            self.splits_text = False  # lists of sentences; other values are cut all the same
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise PrepareError(

@@ -67,7 +67,7 @@ def test_garbage_is_read_or_refused_in_one_line(tmp_path, capsys, content, suffi
 
 def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
     path = corpora.table(tmp_path / "train.csv", [*corpora.rows(300), {"article": "", "highlights": "x"}])
-    monkeypatch.setattr(corpus, "ordered_map", lambda *a: ordered_map(*a, small=64))
+    monkeypatch.setattr(corpus, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=64))
     made = {}
     for jobs in (1, 3):
         out, report = run(tmp_path / str(jobs), "table", "--train", path, "--no-sentences", jobs=jobs)

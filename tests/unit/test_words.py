@@ -38,6 +38,17 @@ def test_every_letter_of_a_line_is_in_its_words(line):
     assert re.sub("[\"'`]", "", found) == re.sub("[\"'`\\s]", "", line)
 
 
+PARTS = st.lists(st.sampled_from(["it", "n't", "'s", "'ll", "-", "(", ")", ",", ".", ";", ":", "?", "7", "cannot"]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PARTS.map("".join), max_size=5))
+def test_the_short_way_for_simple_words_is_nltks(chunks):
+    sentence = " ".join(chunks)
+    found = " ".join(TreebankWords().encode(sentence, keep_case=True)).split()
+    assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
+
+
 def test_conventions_of_cnn_daily_mail():
     encoded = " ".join(TreebankWords().encode("“Don’t” – said Bob (aged 7) — stop…"))
     assert encoded == "`` do n't '' -- said bob -lrb- aged 7 -rrb- -- stop ..."
