@@ -5,7 +5,8 @@
 #
 #   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --prepared DIR      another place for the prepared data, to share it among models
+#   --prepared DIR      another place for the prepared data, to share it among models; without --text it is taken as it is
+#                       (what scripts/prepare_*.sh made, for example)
 #   --arch NAME         architecture (default: etads); etads-models lists them
 #   --pointer KIND      none (default), soft or switch: copy words of the document, unknown ones too
 #   --tokens KIND       bpe (default), sentencepiece or word
@@ -46,7 +47,7 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
     esac
 done
-[ -n "$text" ] || die "--text is missing; see --help"
+[ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 need_choice --tokens "$tokens" bpe sentencepiece word
 need_choice --pointer "$pointer" none soft switch
@@ -57,7 +58,11 @@ use_environment
 
 mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
-supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+if [ -z "$text" ]; then
+    [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"
+else
+    supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
+fi
 
 command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" --pointer "$pointer"
     --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
