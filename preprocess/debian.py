@@ -132,8 +132,9 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Unicode NFC on one line: any white space becomes one space, control characters are dropped."""
+    """Unicode NFC on one line: any white space becomes one space, control characters are dropped, ``<q>`` is cut."""
     text = " ".join(unicodedata.normalize("NFC", text).split())
+    text = re.sub(r"<(q)>", r"< \1 >", text, flags=re.IGNORECASE)  # in text files it stands between sentences
     return "".join(c for c in text if unicodedata.category(c) != "Cc" and c not in "\ufeff\u200b\u00ad")
 
 

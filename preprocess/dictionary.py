@@ -39,18 +39,18 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     return counts
 
 
-def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int) -> Dictionary:
+def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
     """The dictionary: known words by frequency, padded to a multiple of 8 entries, then the tail in alphabetical order.
 
     Args:
         train: files whose words are learnt. documents: files whose words can be copied besides.
         size: how many words are learnt, -1 for all; the special symbols are not counted.
-        jobs: processes.
+        jobs: processes. tail: words that are not learnt stand behind the others.
     """
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
-    for word in sorted(seen.difference(dictionary.symbols)):
+    for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
         if not is_padding_word(word):  # it would count as a known word
             dictionary.add_symbol(word, n=0)
     return dictionary

@@ -1,10 +1,31 @@
 """Reading and writing text files, the error, the option --jobs: what every preparation does alike."""
 
 import argparse
+import bz2
 import contextlib
+import gzip
+import hashlib
+import itertools
+import lzma
+import multiprocessing
 import os
+import sys
+import zlib
+from collections import Counter, deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Iterator, TextIO
+from typing import Any, BinaryIO, Callable, Deque, Dict, Iterable, Iterator, List, Optional, TextIO, Tuple
+
+SENTENCE_MARK = "<q>"
+"""Between the sentences of a line; ``fairseq_etads.evaluation.SENTENCE_MARK``, without importing fairseq for it."""
+
+SPLITS = ("train", "valid", "test")
+SIDES = ("source", "target")
+CHUNK = 64
+"""Items that go to a process at a time."""
+
+_OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 class PrepareError(Exception):
@@ -28,15 +49,130 @@ def atomic_writer(path: Path) -> Iterator[TextIO]:
     os.replace(partial_path, path)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
+@contextlib.contextmanager
+def open_binary(path: Path) -> Iterator[BinaryIO]:
+    """A plain, .gz, .xz or .bz2 file, decompressed.
 
     Raises:
-        PrepareError: the file is not UTF-8; names file and line.
+        PrepareError: it cannot be read, or is damaged, also while it is being read.
     """
-    with open(path, "rb") as file:
+    try:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+            yield file
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise PrepareError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
+    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
+
+    Args:
+        path: a plain or compressed file. A byte order mark at its beginning is left out.
+        fallback: how to read a line that is not UTF-8: an encoding, or "replace" to put U+FFFD for what is not.
+        counts: gets the number of such lines.
+        ends: keep the newlines.
+
+    Raises:
+        PrepareError: a line is not UTF-8 (nor ``fallback``); names file and line.
+    """
+    with open_binary(path) as file:
         for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith(b"\xef\xbb\xbf"):
+                line = line[3:]
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise PrepareError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
+                text = _decode(line, fallback, f"{path}, line {number}", error)
+                if counts is not None:
+                    counts[f"lines not UTF-8, read as {fallback}"] += 1
+            yield text if ends else text.rstrip("\r\n")
+
+
+def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
+    if fallback == "replace":
+        return line.decode("utf-8", "replace")
+    reason = f"not UTF-8 ({error.reason} at byte {error.start})"
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        reason += ", it looks like UTF-16"
+    if not fallback:
+        raise PrepareError(f"{where}: {reason}")
+    try:
+        return line.decode(fallback)
+    except UnicodeDecodeError:
+        raise PrepareError(f"{where}: {reason}, and not --fallback-encoding {fallback}") from None
+
+
+def checked_lines(path: Path) -> Tuple[str, int]:
+    """SHA-256 of a file in hexadecimal and its number of lines, in constant memory."""
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+            lines += block.count(b"\n")
+            last = block[-1:]
+    return digest.hexdigest(), lines + (last != b"\n")
+
+
+def _processes(plugin: bool) -> Any:
+    """Processes forked from a server that has imported what all of them need and has done nothing else.
+
+    Forking this process, which may have used torch, can deadlock, and spawning imports fairseq anew in each.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fairseq_etads"] if plugin else [])
+    return context
+
+
+def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of a module in a process of its own; what it raises is raised here."""
+    with ProcessPoolExecutor(1, _processes(plugin=True)) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def ordered_map(
+    function: Callable[[List[Any]], List[Any]],
+    items: Iterable[Any],
+    jobs: int,
+    start: Callable[..., None],
+    arguments: Tuple[Any, ...],
+    plugin: bool = False,
+    small: int = 1000,
+) -> Iterator[Any]:
+    """What ``function`` makes of ``items``, in order, whatever the number of processes.
+
+    At most a few chunks of items and results are held, however many there are. Up to ``small`` items are not worth
+    starting processes for. ``start(*arguments)`` is called first in every process that works.
+
+    Args:
+        function: list of items -> list of results, one each; of a module, so that processes find it.
+        plugin: it needs fairseq_etads, whose import takes seconds. small: see above.
+
+    Raises:
+        PrepareError: a process was ended from outside, for want of memory say.
+    """
+    stream = iter(items)
+    chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
+    first: List[List[Any]] = []
+    # this process would take seconds to import the plugin; the server does it once for all that follows
+    apart = plugin and "fairseq_etads" not in sys.modules
+    if jobs > 1 and not apart:
+        first = list(itertools.islice(chunks, -(-small // CHUNK)))
+    if not apart and (jobs <= 1 or len(first) < -(-small // CHUNK)):
+        start(*arguments)
+        for chunk in itertools.chain(first, chunks):
+            yield from function(chunk)
+        return
+    with ProcessPoolExecutor(max(1, jobs), _processes(plugin), start, arguments) as pool:
+        pending: Deque[Future] = deque()
+        try:
+            for chunk in itertools.chain(first, chunks):
+                pending.append(pool.submit(function, chunk))
+                if len(pending) > 4 * jobs:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        except BrokenProcessPool:
+            raise PrepareError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+        finally:
+            for future in pending:
+                future.cancel()

@@ -5,181 +5,38 @@ The tokeniser and the subword models are called through fairseq's own ``--tokeni
 """
 
 import argparse
-import contextlib
-import hashlib
-import io
-import itertools
 import json
-import multiprocessing
-import os
 import shlex
 import shutil
-import subprocess
 import sys
-from argparse import Namespace
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
-from tqdm import tqdm
+from .binarise import binarise
+from .encode import SUBWORDS, WORDS, encode_all, lengths
+from .factors import tag_files
+from .files import SENTENCE_MARK, SIDES, SPLITS, PrepareError, add_jobs, atomic_writer, checked_lines, read_lines
+from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
+from .settings import WORDS as WORD_KINDS
+from .subwords import learn_bpe, learn_sentencepiece
 
-from .files import PrepareError, add_jobs, atomic_writer, read_lines
+__all__ = ["PrepareError", "Settings", "command_line", "inference_options", "prepare", "read_lines"]
 
-SPLITS = ("train", "valid", "test")
-SIDES = ("source", "target")
-TOKENS = ("bpe", "sentencepiece", "word")
-DESCRIPTION = """\
-Turn TEXT/{train,valid,test}.{source,target} (one document or summary a line) into OUT/bin, which fairseq-train reads.
+DESCRIPTION = f"""\
+Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
+reads.
 
   etads-prepare text/ run/ --tokens bpe --size 3000
   fairseq-train run/bin --user-dir fairseq_etads --task summarization --arch etads ...
 
-OUT also gets the subword model, the tokenised text and prepare.json, which says what it was made from. At the end the
-options are printed with which fairseq-interactive treats new text in the same way. A second call with the same options
-does only what is missing."""
+{SENTENCE_MARK} in TEXT stands between sentences: summaries keep it, documents only with --source-sentence-marks. OUT
+also gets the subword model, the tokenised text, report.json (lengths, checksums) and prepare.json, which says what it
+was made from. At the end the options are printed with which fairseq-interactive treats new text in the same way. A
+second call with the same options does only what is missing."""
 
 
-def build_encoder(settings: Dict[str, Any], out: Path, subwords: bool = True) -> Callable[[str], str]:
-    """A function from raw text to tokens, through the classes fairseq-interactive uses."""
-    import fairseq_etads  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
-    from fairseq.data import encoders
-
-    flags = Namespace(**{key.replace("-", "_"): value for key, value in inference_options(settings, out).items()})
-    tokenizer = encoders.build_tokenizer(flags)
-    bpe = encoders.build_bpe(flags) if subwords and hasattr(flags, "bpe") else None
-
-    def encode(line: str) -> str:
-        line = tokenizer.encode(line)
-        return bpe.encode(line) if bpe is not None else line
-
-    return encode
-
-
-def inference_options(settings: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Options for fairseq-interactive and fairseq-generate, without their dashes."""
-    options: Dict[str, Any] = {"tokenizer": "etads"}
-    if not settings["lowercase"]:
-        options["text-keep-case"] = True
-    if settings["tokens"] == "bpe":
-        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / "codes.bpe")})
-    if settings["tokens"] == "sentencepiece":
-        model = str(out / "sentencepiece.model")
-        options.update({"text-words": "raw", "bpe": "sentencepiece", "sentencepiece-model": model})
-    return options
-
-
-def command_line(options: Dict[str, Any]) -> List[str]:
-    """Options as words of a command line."""
-    return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
-
-
-_encode: Callable[[str], str]
-
-
-def _start_worker(settings: Dict[str, Any], out: Path, subwords: bool) -> None:
-    global _encode
-    _encode = build_encoder(settings, out, subwords)
-
-
-def _encode_line(line: str) -> str:
-    return _encode(line)
-
-
-def encode_file(
-    source: Path, destination: Path, settings: Dict[str, Any], out: Path, subwords: bool, pool: Any
-) -> None:
-    """Encode a file line by line, in order, whatever the number of processes."""
-    lines = read_lines(source)
-    with atomic_writer(destination) as file:
-        shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
-        for encoded in pool.imap(_encode_line, lines, chunksize=256) if pool else map(_encode_line, lines):
-            file.write(encoded + "\n")
-            shown.update()
-        shown.close()
-
-
-def _encode_all(
-    sources: Path, destination: Path, settings: Dict[str, Any], out: Path, subwords: bool, jobs: int
-) -> None:
-    missing = [
-        f"{split}.{side}" for split in SPLITS for side in SIDES if not (destination / f"{split}.{side}").exists()
-    ]
-    if not missing:
-        return
-    start = partial(_start_worker, settings, out, subwords)
-    # spawn: forking a process that has loaded torch can deadlock
-    with contextlib.ExitStack() as stack:
-        pool = None
-        if jobs > 1:
-            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(jobs, initializer=start))
-        else:
-            start()
-        for name in missing:
-            encode_file(sources / name, destination / name, settings, out, subwords, pool)
-
-
-def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt)."""
-    from subword_nmt.learn_bpe import learn_bpe as learn
-
-    # subword-nmt draws its progress bar wherever it runs
-    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
-    with atomic_writer(codes) as file, quiet:
-        lines = itertools.chain.from_iterable(read_lines(path) for path in text)
-        learn((line + "\n" for line in lines), file, size)
-
-
-def learn_sentencepiece(text: List[Path], size: int, model: Path) -> None:
-    """Learn a unigram model of ``size`` pieces on the files together (Kudo 2018; SentencePiece)."""
-    import sentencepiece
-
-    prefix = model.with_suffix(".partial")
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=[str(path) for path in text],
-            model_prefix=str(prefix),
-            vocab_size=size,
-            model_type="unigram",
-            character_coverage=0.9995,
-            max_sentence_length=10_000_000,  # bytes; at its default of 4,192 long documents would be left out
-            minloglevel=1,
-        )
-    except RuntimeError as error:
-        reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
-        raise PrepareError(f"--size {size}: {reason}") from None
-    for suffix in (".vocab", ".model"):
-        os.replace(f"{prefix}{suffix}", model.with_suffix(suffix))
-
-
-def binarise(out: Path, settings: Dict[str, Any], jobs: int) -> None:
-    """Dictionary, and splits binarised by fairseq-preprocess.
-
-    Words (or subwords) that are not learnt but occur in documents stand in the dictionary too, for pointers to copy.
-    """
-    from .dictionary import build_dictionary, write_dictionary
-
-    done = out / "bin" / "complete"
-    if done.exists():
-        return
-    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
-    size = settings["size"] if settings["tokens"] == "word" else -1
-    train = [out / "tokens" / f"train.{side}" for side in SIDES]
-    documents = [out / "tokens" / f"{split}.source" for split in SPLITS[1:]]
-    write_dictionary(build_dictionary(train, documents, size, jobs), out / "dict.txt")
-    command = [sys.executable, "-m", "fairseq_cli.preprocess", "-s", "source", "-t", "target", "--joined-dictionary"]
-    command += ["--srcdict", str(out / "dict.txt")]
-    command += ["--destdir", str(out / "bin"), "--workers", str(jobs)]
-    command += [f"--{split}pref={out / 'tokens' / split}" for split in SPLITS]
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    (out / "preprocess.txt").write_text(run.stdout, encoding="utf-8")
-    if run.returncode != 0:
-        last = run.stdout.strip().splitlines()[-1:] or ["no output"]
-        raise PrepareError(f"fairseq-preprocess failed ({last[0]}); all it said is in {out / 'preprocess.txt'}")
-    done.touch()
-
-
-def check_text(text: Path) -> Dict[str, str]:
-    """Checksums of the six files.
+def check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
+    """Checksums of the files of the splits.
 
     Raises:
         PrepareError: a file is missing or empty, or a pair of files differs in its number of lines.
@@ -187,16 +44,14 @@ def check_text(text: Path) -> Dict[str, str]:
     if not text.is_dir():
         raise PrepareError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
     checksums = {}
-    for split in SPLITS:
+    for split in splits:
         counts = {}
         for side in SIDES:
             path = text / f"{split}.{side}"
             if not path.is_file():
-                expected = ", ".join(f"{s}.{e}" for s in SPLITS for e in SIDES)
+                expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
                 raise PrepareError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
-            data = path.read_bytes()
-            checksums[path.name] = hashlib.sha256(data).hexdigest()
-            counts[path] = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+            checksums[path.name], counts[path] = checked_lines(path)
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())
             raise PrepareError(f"line counts must be equal and above 0, but {said}")
@@ -223,57 +78,162 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
         file.write("\n")
 
 
-def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs: int) -> Dict[str, Any]:
+def _learn(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
+    """The subword model, learnt from the training text or taken from another directory."""
+    names = {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+    if all((out / name).exists() for name in names):
+        return
+    if like:
+        for name in names:
+            shutil.copyfile(like[0] / name, out / name)
+        return
+    train = [words / f"train.{side}" for side in SIDES]
+    if settings.tokens == "bpe":
+        learn_bpe(train, settings.size, out / "codes.bpe")
+    else:
+        kind = "bpe" if settings.tokens == "sentencepiece-bpe" else "unigram"
+        learn_sentencepiece(train, settings.size, out / "sentencepiece.model", kind)
+
+
+def write_report(out: Path, splits: Sequence[str]) -> Dict[str, Any]:
+    """Write OUT/report.json: lengths of all tokenised texts, and SHA-256 of what was made.
+
+    The lengths are those of Table 2 of the Aggregation Transformer's paper: mean and greatest numbers of tokens.
+    """
+    names = [f"{split}.{side}" for split in splits for side in SIDES]
+    made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+    report = {
+        "lengths": {name: lengths(out / "tokens" / name) for name in names},
+        "sha256": {path.name: checked_lines(path)[0] for path in made if path.name != "preprocess.log"},
+    }
+    with atomic_writer(out / "report.json") as file:
+        json.dump(report, file, indent=2)
+        file.write("\n")
+    return report
+
+
+def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Optional[Path] = None) -> Dict[str, Any]:
     """Do what is missing in ``out``; returns the options for new text (see :func:`inference_options`).
+
+    Args:
+        like: a prepared directory: its settings, subword model and dictionaries are taken, and TEXT may have only some
+            of the splits.
 
     Raises:
         PrepareError: the text, the options or an earlier output do not fit.
     """
-    if size < 1:
-        raise PrepareError(f"--size {size}: choose 1 or more")
-    settings = {"tokens": tokens, "size": size, "lowercase": lowercase}
-    claim_output(out, {"settings": settings, "text": check_text(text)})
-    words = out / ("tokens" if tokens == "word" else "words")
-    _encode_all(text, words, settings, out, False, jobs)
-    train = [words / f"train.{side}" for side in SIDES]
-    if tokens == "bpe" and not (out / "codes.bpe").exists():
-        learn_bpe(train, size, out / "codes.bpe")
-    if tokens == "sentencepiece" and not (out / "sentencepiece.model").exists():
-        learn_sentencepiece(train, size, out / "sentencepiece.model")
-    if tokens != "word":
-        _encode_all(text, out / "tokens", settings, out, True, jobs)
-    binarise(out, settings, jobs)
-    return inference_options(settings, out)
+    splits: Sequence[str] = SPLITS
+    taken = [like] if like else []
+    if like:
+        settings = _settings_of(like)
+        splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
+    settings.check()
+    record = {"settings": settings.record(), "text": check_text(text, splits)}
+    for split in splits:
+        tags = tag_files(text, split, settings)
+        record["text"].update({path.name: checked_lines(path)[0] for path in tags.values()})
+    claim_output(out, record)
+    words = out / ("tokens" if settings.tokens == "word" else "words")
+    encode_all(text, words, splits, settings, out, WORDS, jobs)
+    if settings.tokens != "word":
+        _learn(out, words, settings, taken)
+        encode_all(words, out / "tokens", splits, settings, out, SUBWORDS, jobs)
+    binarise(out, text, splits, settings, jobs, taken)
+    if not (out / "report.json").exists():
+        write_report(out, splits)
+    return inference_options(settings.record(), out)
+
+
+def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs: int, **more: Any) -> Dict[str, Any]:
+    """:func:`prepare_with` for the options that matter most; ``more`` are other fields of :class:`Settings`."""
+    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
+
+
+def _settings_of(prepared: Path) -> Settings:
+    path = prepared / "prepare.json"
+    if not path.is_file() or not (prepared / "bin" / "complete").is_file():
+        raise PrepareError(f"--like {prepared}: not a directory that etads-prepare has finished")
+    try:
+        return Settings(**json.loads(path.read_text(encoding="utf-8"))["settings"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PrepareError(f"--like {prepared}: prepare.json is damaged ({error})") from None
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("text", metavar="TEXT", type=Path, help="directory with the six text files")
-    parser.add_argument("out", metavar="OUT", type=Path, help="directory to make")
-    parser.add_argument(
-        "--tokens",
-        choices=TOKENS,
-        default="bpe",
-        help="bpe: Moses words, then subword-nmt merges; sentencepiece: unigram pieces of raw text; word: Moses words",
-    )
-    parser.add_argument(
-        "--size", type=int, default=8000, help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)"
-    )
-    parser.add_argument("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
+    add = parser.add_argument
+    add("text", metavar="TEXT", type=Path, help="directory with the six text files")
+    add("out", metavar="OUT", type=Path, help="directory to make")
+    add("--tokens", choices=TOKENS, default="bpe",
+        help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
+        "word: whole words (default: %(default)s)")  # fmt: skip
+    add("--words", choices=WORD_KINDS, default="",
+        help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
+        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)")  # fmt: skip
+    add("--size", type=int, default=8000,
+        help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")  # fmt: skip
+    add("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
+    add("--source-sentence-marks", action="store_true",
+        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules")  # fmt: skip
+    add("--no-target-sentence-marks", action="store_true", help=f"drop {SENTENCE_MARK} from summaries")
+    add("--separate-dictionaries", action="store_true",
+        help="one for documents, one for summaries; for models that neither copy nor share embeddings")  # fmt: skip
+    for side in SIDES:
+        what = "documents" if side == "source" else "summaries"
+        add(f"--{side}-size", type=int, default=0,
+            help=f"words of {what} kept, if separate (default: --size for words, all subwords)")  # fmt: skip
+    add("--factors", nargs="+", choices=FACTORS, default=[], metavar="NAME",
+        help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
+        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model")  # fmt: skip
+    add("--tf-bins", type=int, default=10, help="bins of tf (default: %(default)s)")
+    add("--idf-bins", type=int, default=10, help="bins of idf (default: %(default)s)")
+    add("--spacy-model", metavar="NAME", default="", help="an installed model of spaCy, such as en_core_web_sm")
+    add("--like", metavar="PREPARED", type=Path,
+        help="take all options above, subwords and dictionaries from a directory that was prepared before; TEXT may "
+        "then have only some splits (a test set for a trained model)")  # fmt: skip
     add_jobs(parser)
     return parser
 
 
+def _settings(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
+    given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
+    others = sorted(set(given) - {"text", "out", "like", "jobs"})
+    if args.like and others:
+        raise PrepareError(
+            f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}"
+        )
+    return Settings(
+        tokens=args.tokens,
+        size=args.size,
+        lowercase=not args.keep_case,
+        words=args.words,
+        source_marks=args.source_sentence_marks,
+        target_marks=not args.no_target_sentence_marks,
+        separate=args.separate_dictionaries,
+        source_size=args.source_size,
+        target_size=args.target_size,
+        factors=args.factors,
+        tf_bins=args.tf_bins,
+        idf_bins=args.idf_bins,
+        spacy_model=args.spacy_model,
+    )
+
+
 def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-prepare."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
     try:
-        options = prepare(args.text, args.out, args.tokens, args.size, not args.keep_case, max(1, args.jobs))
+        options = prepare_with(_settings(parser, args), args.text, args.out, max(1, args.jobs), args.like)
     except PrepareError as error:
         print(f"etads-prepare: {error}", file=sys.stderr)
         sys.exit(2)
+    report = json.loads((args.out / "report.json").read_text(encoding="utf-8"))
+    for name, about in report["lengths"].items():
+        longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
+        print(f"{name}: {about['lines']:,} lines, {longest}")
     flags = shlex.join(command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 

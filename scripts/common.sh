@@ -62,6 +62,32 @@ use_environment() {
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 }
 
+# prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: from
+# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare; those of the caller come after them.
+prepare_corpus() {
+    local kind=$1 defaults=$2 out="" corpus=() prepare=() jobs=()
+    shift 2
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --out) need_value "$@"; out=$2; shift 2 ;;
+            --jobs) need_value "$@"; need_integer "$1" "$2"; jobs=(--jobs "$2"); shift 2 ;;
+            --) shift; prepare=("$@"); break ;;
+            *) corpus+=("$1"); shift ;;
+        esac
+    done
+    [ -n "$out" ] || die "--out is missing; see --help"
+    use_environment
+    say "reading the corpus into $out/text"
+    if [ "$kind" = debian ]; then
+        supervise etads-debian ${corpus[@]+"${corpus[@]}"} --out "$out/text"
+    else
+        supervise etads-corpus "$kind" ${corpus[@]+"${corpus[@]}"} ${jobs[@]+"${jobs[@]}"} --out "$out/text"
+    fi
+    say "preparing $out/prepared"
+    # shellcheck disable=SC2086  # words of options
+    supervise etads-prepare "$out/text" "$out/prepared" $defaults ${jobs[@]+"${jobs[@]}"} ${prepare[@]+"${prepare[@]}"}
+}
+
 # inference_options PREPARED: what fairseq needs to treat new text like the prepared one, one word a line.
 inference_options() {
     python - "$1" <<'PYTHON'

@@ -3,10 +3,10 @@
 #
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line; not needed with --prepared
-#                       if that is complete
+#   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --prepared DIR      another place for the prepared data, to share it among models
+#   --prepared DIR      another place for the prepared data, to share it among models; without --text it is taken as it is
+#                       (what scripts/prepare_*.sh made, for example)
 #   --arch NAME         architecture (default: etads); etads-models lists them
 #   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: the architecture's)
 #   --tokens KIND       bpe (default), sentencepiece or word
@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
     esac
 done
-[ -n "$text" ] || [ -f "$prepared/bin/complete" ] || die "--text is missing; see --help"
+[ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
 need_choice --tokens "$tokens" bpe sentencepiece word
 [ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch
@@ -58,7 +58,9 @@ use_environment
 
 mkdir -p "$out"
 prepared=${prepared:-$out/prepared}
-if [ -n "$text" ]; then
+if [ -z "$text" ]; then
+    [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"
+else
     supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 fi
 

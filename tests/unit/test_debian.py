@@ -164,6 +164,7 @@ def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
 
 def test_nothing_splits_a_line():
     assert debian.clean("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == "a b c d e"
+    assert debian.clean("a <q>b <Q>") == "a < q >b < Q >"
 
 
 def test_source_names_default_to_the_package_and_lose_the_version():

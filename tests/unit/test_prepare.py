@@ -1,26 +1,22 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
+import json
+from pathlib import Path
+
+import corpora
 import pytest
-from etads_preprocess import prepare as module
+from etads_preprocess import encode
 from etads_preprocess.prepare import PrepareError, command_line, main, prepare, read_lines
 from fairseq.data import Dictionary
 
-from fairseq_etads.dictionary import known_words
-
-TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
+from fairseq_etads.dictionary import SummarizationDictionary, known_words
+from fairseq_etads.task import fingerprint
 
 
 @pytest.fixture
 def text(tmp_path):
     """A small corpus in six files."""
-    directory = tmp_path / "text"
-    directory.mkdir()
-    for split, count in (("train", 60), ("valid", 8), ("test", 5)):
-        sources = [f"The {TOPICS[i % 8]} library no. {i} doesn't play {TOPICS[i % 5]}-files." for i in range(count)]
-        (directory / f"{split}.source").write_text("".join(s + "\n" for s in sources), encoding="utf-8")
-        targets = [f"{TOPICS[i % 8]} library {i}" for i in range(count)]
-        (directory / f"{split}.target").write_text("".join(t + "\n" for t in targets), encoding="utf-8")
-    return directory
+    return corpora.plain(tmp_path / "text")
 
 
 def lines(path):
@@ -90,7 +86,7 @@ def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
 
 def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    real = module.build_encoder
+    real = encode.build_encoder
 
     def failing(*args):
         encode = real(*args)
@@ -103,7 +99,7 @@ def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
 
         return stop_at_the_fourth
 
-    monkeypatch.setattr(module, "build_encoder", failing)
+    monkeypatch.setattr(encode, "build_encoder", failing)
     with pytest.raises(KeyboardInterrupt):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
     assert not list((out / "tokens").glob("train.source"))
@@ -188,3 +184,101 @@ def test_a_prepared_directory_can_be_moved(text, tmp_path):
     (tmp_path / "out").rename(tmp_path / "moved")
     options = prepare(text, tmp_path / "moved", "bpe", 40, lowercase=True, jobs=1)
     assert options["bpe-codes"] == str(tmp_path / "moved" / "codes.bpe")
+
+
+def mark(text):
+    """The sentence mark behind the first word of every line."""
+    for path in text.iterdir():
+        marked = [line.replace(" ", " <q> ", 1) for line in lines(path)]
+        path.write_text("".join(line + "\n" for line in marked), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "tokens,words,size",
+    [("bpe", "moses", 30), ("sentencepiece", "", 60), ("sentencepiece-bpe", "", 60), ("word", "ptb", 30)],
+)
+def test_sentence_marks_are_one_token_on_the_side_that_keeps_them(text, tmp_path, tokens, words, size):
+    mark(text)
+    for source in (False, True):
+        out = tmp_path / str(source)
+        options = prepare(text, out, tokens, size, True, 1, words=words, source_marks=source, target_marks=not source)
+        assert options.get("text-sentence-marks") == ("insert" if source else None)
+        for side, keeps in (("source", source), ("target", not source)):
+            for line in lines(out / "tokens" / f"train.{side}"):
+                assert line.split().count("<q>") == keeps, line
+        dictionary = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
+        assert dictionary.index("<q>") < dictionary.known_words and dictionary.index("<q>") != dictionary.unk()
+
+
+def test_bpe_is_the_same_as_without_marks(text, tmp_path):
+    prepare(text, tmp_path / "plain", "bpe", 30, True, 1)
+    mark(text)
+    prepare(text, tmp_path / "marked", "bpe", 30, True, 1)
+    for name in ("codes.bpe", "tokens/train.source"):
+        assert (tmp_path / "plain" / name).read_text() == (tmp_path / "marked" / name).read_text()
+
+
+def test_separate_dictionaries(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, True, 1, separate=True, source_size=20, target_size=9)
+    source, target = (SummarizationDictionary.load(str(out / "bin" / f"dict.{s}.txt")) for s in ("source", "target"))
+    assert source.known_words == 24 and source.has_tail, "documents keep words to put for <unk>"
+    assert target.known_words == len(target) == 16 and not target.has_tail
+    assert "the" in source and "the" not in target
+    words = " ".join(lines(out / "tokens" / "test.source")).split()
+    assert all(word in source for word in words)
+
+
+def test_a_test_set_like_that_of_a_trained_model(text, tmp_path):
+    model = tmp_path / "model"
+    options = prepare(text, model, "bpe", 40, True, 1, factors=["idf", "tf"])
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text("The audio library plays übung.\n")
+    (new / "test.target").write_text("audio\n")
+    out = tmp_path / "out"
+    main([str(new), str(out), "--like", str(model), "--jobs", "1"])
+    trained, longer = (SummarizationDictionary.load(str(d / "bin" / "dict.source.txt")) for d in (model, out))
+    assert longer.symbols[: len(trained)] == trained.symbols and longer.known_words == trained.known_words
+    assert fingerprint(longer) == fingerprint(trained), "a checkpoint would refuse it"
+    assert all(token in longer for token in lines(out / "tokens" / "test.source")[0].split())
+    assert "ü@@" in longer and "ü@@" not in trained
+    assert (out / "codes.bpe").read_bytes() == Path(options["bpe-codes"]).read_bytes()
+    for name in ("idf", "tf"):
+        assert (out / "bin" / f"test.factor-{name}.idx").exists()
+        names = [directory / "bin" / f"dict.factor-{name}.txt" for directory in (model, out)]
+        assert names[0].read_bytes() == names[1].read_bytes()
+    assert not (out / "bin" / "train.source-target.source.idx").exists()
+
+
+def test_the_report_has_lengths_and_checksums(text, tmp_path):
+    (text / "train.source").write_text("".join("a " * (i + 1) + "\n" for i in range(60)))
+    prepare(text, tmp_path / "out", "word", 30, True, 1)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    about = report["lengths"]["train.source"]
+    assert (about["lines"], about["mean tokens"], about["max tokens"], about["empty"]) == (60, 30.5, 60, 0)
+    assert report["sha256"]["dict.source.txt"] and "train.source-target.source.bin" in report["sha256"]
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"words": "raw"}, "--words raw: --tokens word needs moses, ptb, spaces or characters"),
+        ({"source_size": 5}, "--source-size 5: goes with --separate-dictionaries"),
+        ({"separate": True, "target_size": -1}, "--target-size -1"),
+        ({"factors": ["tf", "tf"]}, "--factors tf tf: name each once"),
+        ({"factors": ["tf"], "tf_bins": 1}, "--tf-bins 1"),
+        ({"spacy_model": "en"}, "--spacy-model en: goes with"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, words):
+    with pytest.raises(PrepareError, match=words):
+        prepare(text, tmp_path / "out", "word", 30, True, 1, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, capsys):
+    for more, words in (([], "not a directory that etads-prepare has finished"), (["--size", "3"], "leave out --size")):
+        with pytest.raises(SystemExit):
+            main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
+        assert words in capsys.readouterr().err

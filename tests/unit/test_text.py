@@ -5,7 +5,8 @@ from argparse import Namespace
 import pytest
 from fairseq.data import encoders
 
-import fairseq_etads  # noqa: F401
+from fairseq_etads.evaluation import SENTENCE_MARK
+from fairseq_etads.text import WORDS
 
 
 def build(**options):
@@ -18,13 +19,47 @@ def test_moses_words_in_lower_case():
     assert tokenizer.decode("it doesn 't play mp3 @-@ files & co .") == "it doesn't play mp3-files & co."
 
 
-@pytest.mark.parametrize("line", ["", "  ", "\t\0"])
-def test_nothing_stays_nothing(line):
-    assert build().encode(line) == build(text_words="raw").encode(line) == ""
-    assert build().decode("") == ""
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("line", ["", "  ", "\t\0", "<q>", " <q>  <q> "])
+def test_nothing_stays_nothing(words, line):
+    for marks in ("drop", "keep", "insert"):
+        assert build(text_words=words, text_sentence_marks=marks).encode(line) == ""
+    assert build(text_words=words).decode("") == ""
 
 
 def test_raw_text_keeps_its_words_and_case_if_asked():
     tokenizer = build(text_words="raw", text_keep_case=True)
     assert tokenizer.encode("  A\tB\u00a0 C\0d. \n") == "A B C d."
     assert tokenizer.decode("A B.") == "A B."
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
+    line = "One is here. <q> Two isn't!"
+    kept = build(text_words=words, text_sentence_marks="keep")
+    encoded = kept.encode(line)
+    assert encoded.replace(SENTENCE_MARK, f" {SENTENCE_MARK} ").split().count(SENTENCE_MARK) == 1
+    if words != "raw":  # there it clings to the word before, so that SentencePiece makes no piece of the space
+        assert SENTENCE_MARK in encoded.split()
+    assert f" {SENTENCE_MARK} " in kept.decode(encoded)
+    dropped = build(text_words=words).encode(line)
+    assert SENTENCE_MARK not in dropped
+    assert dropped.split() == encoded.replace(SENTENCE_MARK, " ").split()
+    assert build(text_words=words).encode("One is here.") == kept.encode("One is here.")
+
+
+def test_marks_are_inserted_only_where_a_text_has_none():
+    tokenizer = build(text_words="ptb", text_sentence_marks="insert")
+    assert tokenizer.encode("Mr. A came. He left.") == "mr. a came . <q> he left ."
+    assert tokenizer.encode("Mr. A came. He left. <q> End.") == "mr. a came. he left . <q> end ."
+    keeping = build(text_words="ptb", text_sentence_marks="keep")
+    assert keeping.encode("He came. He left.") == "he came . he left ."
+
+
+def test_treebank_full_stops_are_split_inside_a_line_without_marks():
+    assert build(text_words="ptb").encode("He came. She (5) left.") == "he came . she -lrb- 5 -rrb- left ."
+    assert build(text_words="ptb").decode("he came . <q> she -lrb- 5 -rrb- left .") == "he came. <q> she (5) left."
+
+
+def test_tokenised_text_keeps_its_words():
+    assert build(text_words="spaces").encode("u.s. <unk> don't ( #.# )") == "u.s. <unk> don't ( #.# )"

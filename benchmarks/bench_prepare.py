@@ -1,0 +1,199 @@
+"""From story files to tokenised text: documents per second, and what each tokeniser costs.
+
+    python benchmarks/bench_prepare.py [--output benchmarks/results/prepare.json]
+
+Stories of 800 words are generated: words with a Zipf law's frequencies (so that rare ones keep coming), capitals,
+numbers, quotes, brackets and abbreviations. Then
+
+- "pipeline": etads-corpus cnndm (files -> marked sentences) and etads-prepare's words (-> Treebank words), both as the
+  commands run them, with --jobs processes, without and with the time that starting takes;
+- "processor": the same in one process, in milliseconds of processor, which a busy machine hardly changes;
+- "tokenisers": milliseconds for a document in one process, of sentences that are cut already, interleaved runs;
+- "memory": the greatest resident size of the command's processes on the smaller and the larger half of the corpus.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench_focus_attention import machine
+from etads_preprocess import corpus
+from etads_preprocess.encode import encode_file
+from etads_preprocess.settings import Settings
+from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
+
+from fairseq_etads.words import MosesWords, TreebankWords, split_sentences
+
+WORDS = 800
+
+
+def vocabulary(size, generator):
+    letters = "etaoinshrdlucmfwygpbvkxqjz"
+    shapes = ["{}"] * 30 + [
+        "{}'s",
+        "{}n't",
+        "({})",
+        '"{}"',
+        "{}-{}",
+        "{},",
+        "{};",
+        "${}.50",
+        "Mr. {}",
+        "{}--{}",
+        "don't",
+    ]
+    words = []
+    for _ in range(size):
+        word = "".join(generator.choices(letters, k=generator.randint(2, 11)))
+        words.append(generator.choice(shapes).format(word.title() if generator.random() < 0.15 else word, "it"))
+    return words
+
+
+def story(generator, words, weights):
+    chosen = generator.choices(words, cum_weights=weights, k=WORDS)
+    sentences, start = [], 0
+    while start < WORDS:
+        end = start + generator.randint(12, 32)
+        sentences.append(" ".join(chosen[start:end]).capitalize() + ".")
+        start = end
+    paragraphs = "\n\n".join(" ".join(sentences[i : i + 2]) for i in range(0, len(sentences), 2))
+    return paragraphs + "".join(f"\n\n@highlight\n\n{sentence[:-1]}" for sentence in sentences[:3])
+
+
+def write_corpus(folder, count):
+    generator = random.Random(1)
+    words = vocabulary(200_000, generator)
+    weights, total = [], 0.0
+    for rank in range(len(words)):
+        total += 1 / (rank + 2.7)
+        weights.append(total)
+    (folder / "stories").mkdir(parents=True)
+    (folder / "urls").mkdir()
+    for name, number in (("train", count), ("val", 100), ("test", 100)):
+        urls = [f"http://example.org/{name}/{i}" for i in range(number)]
+        (folder / "urls" / f"all_{name}.txt").write_text("\n".join(urls) + "\n")
+        for url in urls:
+            path = folder / "stories" / f"{hashlib.sha1(url.encode()).hexdigest()}.story"
+            path.write_text(story(generator, words, weights))
+
+
+def timed(function, *arguments):
+    started = time.perf_counter()
+    result = function(*arguments)
+    return time.perf_counter() - started, result
+
+
+def read(folder, out, jobs):
+    """The command etads-corpus; returns the most memory that any of its processes took, in MB."""
+    command = [sys.executable, "-m", "etads_preprocess.corpus", "cnndm", "--stories", str(folder / "stories")]
+    command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
+    watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    watched += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
+    found = subprocess.run([sys.executable, "-c", watched, *command], check=True, stdout=subprocess.PIPE, text=True)
+    return int(found.stdout)
+
+
+def tokenise(text, out, jobs):
+    for side in ("source", "target"):
+        settings = Settings("word", words="ptb")
+        encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
+
+
+def processor_time(folder, count):
+    """Milliseconds of processor for a document, everything in this process: other programs hardly change it."""
+    arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
+    started = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        corpus.main([*arguments, "--out", str(folder / "one"), "--jobs", "1"])
+    read_seconds = time.process_time() - started
+    tokenise(folder / "one", folder / "one-tokens", 1)
+    both = time.process_time() - started
+    total = count + 200  # with valid and test
+    return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
+
+
+def tokenisers(documents, runs):
+    """Milliseconds for a document: medians of interleaved runs; "first" is the first run, with nothing remembered."""
+    treebank, moses = TreebankWords(), MosesWords()
+    forms = {
+        "ptb (nltk's rules, remembered)": treebank.encode,
+        "nltk NLTKWordTokenizer": NLTKWordTokenizer().tokenize,
+        "nltk TreebankWordTokenizer": TreebankWordTokenizer().tokenize,
+        "nltk WordPunctTokenizer (not Treebank words)": WordPunctTokenizer().tokenize,
+        "moses (sacremoses)": moses.encode,
+        "sentences by rules (Punkt)": None,
+    }
+    try:
+        import spacy
+
+        forms["spaCy, blank English (not Treebank words)"] = spacy.blank("en").tokenizer
+    except ImportError:
+        pass
+    whole = [" ".join(sentences) for sentences in documents]
+    seconds = {name: [] for name in forms}
+    for _ in range(runs):
+        for name, tokenizer in forms.items():
+            started = time.perf_counter()
+            if tokenizer is None:
+                for text in whole:
+                    split_sentences(text)
+            else:
+                for sentences in documents:
+                    for sentence in sentences:
+                        tokenizer(sentence)
+            seconds[name].append((time.perf_counter() - started) / len(documents) * 1000)
+    return {
+        name: {"first": round(values[0], 3), "median of the others": round(statistics.median(values[1:]), 3)}
+        for name, values in seconds.items()
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "prepare.json")
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3, help="of each tokeniser (default: %(default)s)")
+    args = parser.parse_args()
+    report = {"machine": machine(), "jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_corpus(folder / "all", args.documents)
+        write_corpus(folder / "few", args.documents // 10)
+        seconds = {}
+        memory = {}
+        for size, count in (("few", args.documents // 10), ("all", args.documents)):
+            text, out = folder / size / "text", folder / size / "tokens"
+            read_seconds, memory[size] = timed(read, folder / size, text, args.jobs)
+            seconds[size] = (count, read_seconds, timed(tokenise, text, out, args.jobs)[0])
+        (few, read_few, tokenise_few), (count, read_all, tokenise_all) = seconds["few"], seconds["all"]
+        report["pipeline"] = {
+            "seconds for files -> sentences -> words": [round(read_all, 1), round(tokenise_all, 1)],
+            "documents per second": round(count / (read_all + tokenise_all)),
+            "documents per second without starting": round(
+                (count - few) / (read_all + tokenise_all - read_few - tokenise_few)
+            ),
+        }
+        report["processor, ms for a document: sentences, words"] = processor_time(folder / "all", count)
+        report["memory, MB"] = {f"{few} stories": memory["few"], f"{count} stories": memory["all"]}
+        with open(folder / "all" / "text" / "train.source") as file:
+            documents = [line.strip().split(" <q> ") for line, _ in zip(file, range(500))]
+    report["tokenisers, ms for a document in one process"] = tokenisers(documents, args.runs)
+    report["peak memory of this program, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps(report, indent=2))
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

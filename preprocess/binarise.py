@@ -1,0 +1,91 @@
+"""Tokens to what fairseq-train reads: dictionaries with a copy tail, fairseq-preprocess, factors."""
+
+import multiprocessing
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+from .factors import make_factors
+from .files import SIDES, PrepareError, read_lines, run_apart
+from .settings import Settings
+
+
+def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
+    """Dictionaries, and splits binarised by fairseq-preprocess.
+
+    Words (or subwords) that are not learnt but occur in documents stand in the dictionary too, for pointers to copy.
+
+    Args:
+        like: a prepared directory whose dictionaries are taken, or nothing.
+    """
+    done = out / "bin" / "complete"
+    if done.exists():
+        return
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
+    try:
+        run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
+    except PrepareError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise PrepareError(
+            f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}"
+        ) from None
+    if settings.factors:
+        make_factors(out, text, splits, settings, jobs, like)
+    done.touch()
+
+
+def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
+    """Dictionaries and the command, in a process of its own: it sets logging up, and says a lot."""
+    multiprocessing.set_start_method("fork", force=True)  # for its own processes; it would be the server's otherwise
+    arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
+    arguments += _extended(out, like[0], splits) if like else _learnt(out, splits, settings, jobs)
+    arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
+    with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from fairseq_cli.preprocess import cli_main
+
+    sys.argv = ["fairseq-preprocess", *arguments]
+    cli_main()
+
+
+def _learnt(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> List[str]:
+    """Dictionaries of the training text; returns the options of fairseq-preprocess that name them."""
+    from .dictionary import build_dictionary, write_dictionary
+
+    size = settings.size if settings.tokens == "word" else -1
+    train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
+    documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
+    if not settings.separate:
+        write_dictionary(build_dictionary([*train.values()], documents, size, jobs), out / "dict.txt")
+        return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
+    # a word of a document can be put where the model writes <unk>, so documents keep their tail; summaries have none
+    source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
+    write_dictionary(source, out / "dict.source.txt")
+    target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
+    write_dictionary(target, out / "dict.target.txt")
+    return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
+
+
+def _extended(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
+    """Another directory's dictionaries, its copy tail longer by the words that only these documents have."""
+    from .dictionary import write_dictionary
+
+    from fairseq_etads.dictionary import SummarizationDictionary, is_padding_word  # isort: skip
+
+    dictionary = SummarizationDictionary.load(str(like / "bin" / "dict.source.txt"))
+    new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
+    for word in sorted(new.difference(dictionary.symbols)):
+        if not is_padding_word(word):
+            dictionary.add_symbol(word, n=0)
+    names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
+    joined = names["source"].read_bytes() == names["target"].read_bytes()
+    write_dictionary(dictionary, out / ("dict.txt" if joined else "dict.source.txt"))
+    if joined:
+        return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
+    shutil.copyfile(names["target"], out / "dict.target.txt")
+    return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]

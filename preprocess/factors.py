@@ -1,0 +1,260 @@
+"""Factors of documents' words for feature-rich encoders: POS, entities, binned TF and IDF (Nallapati et al. 2016, 2.2).
+
+OUT/factors/SPLIT.NAME holds a value per token of OUT/tokens/SPLIT.source, as text; a subword has its word's. From them:
+
+    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}, those asked for, in that order
+    OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
+    OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
+
+The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ..., and
+the last bin for all that is more. *idf* is ln((1 + D) / (1 + df)), D training documents of which df have the word, in
+bins of equal width from 0 to ln(1 + D), which a word has that no training document has. A sentence mark's factor is
+the mark.
+"""
+
+import contextlib
+import json
+import math
+import multiprocessing
+import shutil
+from collections import Counter
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from tqdm import tqdm
+
+from .encode import build_tokenizer
+from .files import SENTENCE_MARK, PrepareError, atomic_writer, ordered_map, read_lines, run_apart
+from .settings import Settings
+
+TAGS = ("pos", "ner")
+
+
+def word_ends(tokens: List[str], settings: Settings) -> List[bool]:
+    """Of each token, whether a word ends with it."""
+    if settings.tokens == "bpe":
+        return [not token.endswith("@@") for token in tokens]
+    if not settings.is_sentencepiece:
+        return [True] * len(tokens)
+    # a word ends where the next piece begins one; the mark is a word of its own
+    begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
+    after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
+    return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
+
+
+def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
+    """The words that tokens make, and of each token the number of its word."""
+    words: List[str] = []
+    numbers: List[int] = []
+    parts: List[str] = []
+    for token, end in zip(tokens, word_ends(tokens, settings)):
+        parts.append(token[:-2] if settings.tokens == "bpe" and not end else token)
+        numbers.append(len(words))
+        if end:
+            words.append("".join(parts).lstrip("▁") if settings.is_sentencepiece else "".join(parts))
+            parts = []
+    return words, numbers
+
+
+def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
+    """Number of documents, and of how many each word is in."""
+    documents = 0
+    counts: Counter = Counter()
+    for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
+        documents += 1
+        counts.update(set(join_words(line.split(), settings)[0]))
+    return documents, counts
+
+
+def idf_bin(df: int, documents: int, bins: int) -> int:
+    """0 (in every document) to bins - 1 (in none or few); see the module's text."""
+    return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
+
+
+class Factors:
+    """Values of the tokens of a line; each process has one.
+
+    Args:
+        idf: bin of each word of the training documents.
+    """
+
+    def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
+        self.settings, self.idf = settings, idf
+        self.tagger: Any = load_spacy(settings.spacy_model) if settings.spacy_model else None
+        self.tokenizer = None if self.tagger else build_tokenizer(settings, out, "source")
+
+    def values(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
+        """A line of values per factor, in the order of the settings.
+
+        Args:
+            raw, tags: the raw line and, of each tag factor that is read, a tag per word between white space.
+
+        Raises:
+            PrepareError: tags do not fit the words.
+        """
+        words, numbers = join_words(tokens, self.settings)
+        lines = []
+        for name in self.settings.factors:
+            if name == "tf":
+                counts = Counter(words)
+                values = [str(min(counts[word], self.settings.tf_bins)) for word in words]
+            elif name == "idf":
+                values = [self.idf.get(word, str(self.settings.idf_bins - 1)) for word in words]
+            elif self.tagger is not None:
+                values = self._spacy(name, words)
+            else:
+                values = self._read(f"{where} ({name})", raw, tags[name].split(), len(words))
+            values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
+            lines.append(" ".join(values[number] for number in numbers))
+        return lines
+
+    def _spacy(self, name: str, words: List[str]) -> List[str]:
+        if not words:
+            return []
+        from spacy.tokens import Doc
+
+        document = self.tagger(Doc(self.tagger.vocab, words=words))
+        if name == "pos":
+            return [token.tag_ or token.pos_ or "X" for token in document]
+        return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in document]
+
+    def _read(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
+        assert self.tokenizer is not None
+        left = iter([tag for tag in tags if tag != SENTENCE_MARK])
+        values: List[str] = []
+        words = 0
+        for number, sentence in enumerate(self.tokenizer.encode_words(raw)):
+            if number and self.settings.source_marks:
+                values.append(SENTENCE_MARK)
+            for tokens in sentence:
+                values += [next(left, "")] * len(tokens.split())
+                words += 1
+        if words != len(tags) - tags.count(SENTENCE_MARK):
+            raise PrepareError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
+        if len(values) != expected:
+            raise PrepareError(f"{where}: {len(values)} words but {expected} after subwords; cannot put tags on them")
+        return values
+
+
+def load_spacy(model: str) -> Any:
+    """A spaCy pipeline that is installed here.
+
+    Raises:
+        PrepareError: spaCy or the model is not installed.
+    """
+    try:
+        import spacy
+    except ImportError:
+        raise PrepareError(f"--spacy-model {model}: spaCy is missing: pip install 'fairseq-etads[spacy]'") from None
+    try:
+        return spacy.load(model, disable=["parser", "lemmatizer"])
+    except OSError:
+        how = f"python -m spacy download {model}, or name a directory that holds one"
+        raise PrepareError(f"--spacy-model {model}: no such model is installed: {how}") from None
+
+
+_factors: Factors
+
+
+def _start_worker(settings: Settings, out: Path, idf: Dict[str, str]) -> None:
+    global _factors
+    _factors = Factors(settings, out, idf)
+
+
+def _work(items: List[Tuple[str, str, str, Dict[str, str]]]) -> List[List[str]]:
+    return [_factors.values(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
+
+
+def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
+    """Files with tags that are needed, TEXT/SPLIT.source.NAME.
+
+    Raises:
+        PrepareError: one is missing.
+    """
+    if settings.spacy_model:
+        return {}
+    files = {name: text / f"{split}.source.{name}" for name in settings.factors if name in TAGS}
+    for name, path in files.items():
+        if not path.is_file():
+            raise PrepareError(
+                f"--factors {name}: no {path}, with a tag for each word of {split}.source; or give --spacy-model"
+            )
+    return files
+
+
+def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Tuple[str, str, str, Dict[str, str]]]:
+    files = tag_files(text, split, settings)
+    paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
+    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
+        if None in lines:
+            raise PrepareError(
+                f"{paths[lines.index(None)]} has {number - 1:,} lines, fewer than {split}.source or its tags"
+            )
+        tokens, raw, *tags = lines
+        yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
+
+
+def make_factors(
+    out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]
+) -> None:
+    """Write what the module's text lists.
+
+    Raises:
+        PrepareError: tags are missing or do not fit, or spaCy is asked for and not there.
+    """
+    idf = _idf(out, settings, like) if "idf" in settings.factors else {}
+    for split in splits:
+        files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
+        items = _items(out, text, split, settings)
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(atomic_writer(path)) for path in files]
+            for lines in ordered_map(_work, items, jobs, _start_worker, (settings, out, idf), plugin=True):
+                for file, line in zip(opened, lines):
+                    file.write(line + "\n")
+    for name in settings.factors:
+        run_apart(_binarise, out, name, splits, jobs, like)
+    with atomic_writer(out / "bin" / "factors.json") as file:
+        json.dump({"factors": list(settings.factors)}, file)
+        file.write("\n")
+
+
+def _idf(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
+    """Bins of the training words; kept in OUT/factors/idf.txt, for other text."""
+    path = out / "factors" / "idf.txt"
+    if like:
+        path.parent.mkdir(exist_ok=True)
+        shutil.copyfile(like[0] / "factors" / "idf.txt", path)
+    else:
+        documents, counts = document_frequencies(out / "tokens" / "train.source", settings)
+        with atomic_writer(path) as file:
+            for word, df in sorted(counts.items()):
+                file.write(f"{word} {idf_bin(df, documents, settings.idf_bins)}\n")
+    return dict(line.rsplit(" ", 1) for line in read_lines(path))
+
+
+def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequence[Path]) -> None:
+    """Dictionary and ids of one factor; raises PrepareError if their lengths are not those of the documents."""
+    multiprocessing.set_start_method("fork", force=True)  # see binarise.py
+    from .dictionary import count_words  # first: it keeps fairseq quiet
+
+    from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer  # isort: skip
+    from fairseq.data import Dictionary, indexed_dataset  # isort: skip
+
+    path = out / "bin" / f"dict.factor-{name}.txt"
+    if like:
+        shutil.copyfile(like[0] / "bin" / path.name, path)
+    else:
+        values = count_words([out / "factors" / f"train.{name}"], jobs)
+        values.finalize(padding_factor=1)
+        values.save(str(path))
+    dictionary = Dictionary.load(str(path))
+    for split in splits:
+        prefix = str(out / "bin" / f"{split}.factor-{name}")
+        binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
+        file = str(out / "factors" / f"{split}.{name}")
+        FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=jobs)
+        made = indexed_dataset.make_dataset(prefix, "mmap")
+        source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
+        if list(made.sizes) != list(source.sizes):
+            raise PrepareError(f"{prefix}: lengths differ from {split}.source; please report this")

@@ -1,0 +1,13 @@
+"""A reader per corpus format; ``etads_preprocess.corpus`` runs them."""
+
+from .base import Reader
+from .cnndm import CnnDailyMail
+from .duc import Duc
+from .gigaword import Gigaword
+from .parallel import Parallel
+from .sumpubmed import SumPubMed
+from .tables import SciTldr, Table
+
+READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Table, Parallel)
+
+__all__ = ["READERS", "Reader"]

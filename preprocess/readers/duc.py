@@ -1,0 +1,148 @@
+"""DUC-2003 and DUC-2004, task 1: a newswire article and four headlines (Over et al. 2007)."""
+
+import argparse
+import functools
+import html
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ..documents import BadDocument, Document
+from ..files import PrepareError
+from .base import existing, first_existing
+from .gigaword import further_references
+from .parallel import LineReader
+
+_MODEL = re.compile(r"(D\d+)\.P\.0*10\.\w\.(\w+)\.(.+?)(?:\.html?)?", re.IGNORECASE)
+_TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.DOTALL | re.IGNORECASE)
+_PARAGRAPH = re.compile(r"</?P>|\n[ \t]*\n|\n(?=[ \t]{2,}\S)", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+_DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?:--|-|_)\s+")
+
+
+class Duc(LineReader):
+    name = "duc"
+    summary = "DUC-2003 and DUC-2004, task 1: SGML and models, or input.txt and task1_ref0.txt ..."
+    description = """\
+--docs and --models: the folders as NIST ships them, docs/d30001t/APW19981016.0240 and models/D30001.P.10.T.A.APW...
+(one line each, a letter an assessor). --data: a folder with input.txt and task1_ref0.txt to task1_ref3.txt, as NAMAS
+makes them. Either way it is a test set."""
+
+    def __init__(self, args: argparse.Namespace):
+        super().__init__(args)
+        self.references = args.references
+        self.datelines = args.keep_datelines
+        self.as_gigaword = args.as_gigaword
+        self.models: Dict[Tuple[str, str], List[Path]] = {}
+        self.docs: Optional[Path] = None
+        self.files = {}
+        if args.data and not (args.docs or args.models):
+            folders = [existing("--data", args.data, directory=True)]
+            paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
+            if not (paths[0] and paths[1]):
+                raise PrepareError(f"--data {args.data}: no input.txt and task1_ref0.txt")
+            self.files["test"] = [paths[0], paths[1], *further_references(folders)]
+            self._check_number(len(self.files["test"]) - 1, str(args.data))
+        elif args.docs and args.models and not args.data:
+            self.docs = existing("--docs", args.docs, directory=True)
+            self.models = self._find_models(existing("--models", args.models, directory=True))
+        else:
+            raise PrepareError("give --docs and --models, or --data")
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--docs", metavar="DIR", type=Path, help="folder of folders of SGML articles")
+        add("--models", metavar="DIR", type=Path, help="folder of reference headlines")
+        add("--data", metavar="DIR", type=Path, help="folder of input.txt and task1_ref*.txt")
+        add("--references", metavar="N", type=int, default=4,
+            help="each article must have this many; 0: any (default: %(default)s)")  # fmt: skip
+        add("--as-gigaword", action="store_true",
+            help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines")  # fmt: skip
+        add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
+
+    def _check_number(self, found: int, where: str) -> None:
+        if self.references and found != self.references:
+            raise PrepareError(f"--references {self.references}: {where} has {found}; 0 takes any number")
+
+    def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
+        found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
+        for path in folder.iterdir():
+            match = _MODEL.fullmatch(path.name)
+            if match:
+                found[match.group(1).upper(), match.group(3).upper()].append((match.group(2), path))
+        if not found:
+            raise PrepareError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
+        return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
+
+    def splits(self) -> List[str]:
+        return ["test"]
+
+    def inputs(self) -> List[Path]:
+        if self.docs is None:
+            return super().inputs()
+        return [*self._articles(), *(path for paths in self.models.values() for path in paths)]
+
+    def _articles(self) -> List[Path]:
+        assert self.docs is not None
+        return sorted(path for path in self.docs.glob("*/*") if path.is_file())
+
+    def total(self, split: str) -> Optional[int]:
+        return len(self._articles()) if self.docs else None
+
+    def items(self, split: str) -> Iterator[Any]:
+        if self.docs is None:
+            yield from super().items(split)
+            return
+        articles = self._articles()
+        if not articles:
+            raise PrepareError(f"--docs {self.docs}: no articles; they are in folders such as d30001t")
+        yield from articles
+
+    def where(self, item: Any) -> str:
+        return super().where(item) if self.docs is None else str(item)
+
+    def parse(self, item: Any) -> Document:
+        if self.docs is None:
+            return super().parse(item)
+        # the folder is named like the set and the letter of its chooser
+        models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
+        models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
+        if not models:
+            raise BadDocument("no reference in --models")
+        self._check_number(len(models), str(item))
+        paragraphs = parse_article(self.text(item))
+        if paragraphs and not self.datelines:
+            match = _DATELINE.match(paragraphs[0])
+            paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
+        if self.as_gigaword:
+            paragraphs = [line for paragraph in paragraphs for line in _like_gigaword(paragraph)]
+        references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
+        return Document(paragraphs, references, source_cut=self.as_gigaword, target_cut=True)
+
+
+@functools.lru_cache(maxsize=None)
+def _treebank() -> Any:
+    from fairseq_etads.words import TreebankWords  # here: importing fairseq takes seconds
+
+    return TreebankWords()
+
+
+def _like_gigaword(paragraph: str) -> List[str]:
+    """Sentences of tokens in lower case with # for each digit."""
+    from fairseq_etads.words import split_sentences
+
+    return [re.sub("[0-9]", "#", " ".join(_treebank().encode(sentence))) for sentence in split_sentences(paragraph)]
+
+
+def parse_article(text: str) -> List[str]:
+    """Paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;)."""
+    bodies = _TEXT.findall(text)
+    if not bodies:
+        raise BadDocument("no <TEXT>")
+    paragraphs = []
+    for paragraph in _PARAGRAPH.split("\n".join(bodies)):
+        words = html.unescape(_TAG.sub(" ", paragraph)).split()
+        paragraphs.append(" ".join(word for word in words if not re.fullmatch("&[A-Z]+;?", word)))
+    return [paragraph for paragraph in paragraphs if paragraph]

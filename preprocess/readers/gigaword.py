@@ -1,0 +1,135 @@
+"""Gigaword headlines as in NAMAS (Rush et al. 2015): first sentence -> headline, digits as ``#``, rare words <unk>."""
+
+import argparse
+import itertools
+import re
+from collections import Counter
+from pathlib import Path
+from typing import ClassVar, Dict, FrozenSet, List, Optional
+
+from ..documents import Document, Unfit
+from ..files import SPLITS, PrepareError
+from .base import existing, first_existing
+from .parallel import Item, LineReader
+
+NAMES = {
+    "train": [("train.article.txt", "train.title.txt"), ("train.src.txt", "train.tgt.txt")],
+    "valid": [
+        ("valid.article.filter.txt", "valid.title.filter.txt"),
+        ("valid.article.txt", "valid.title.txt"),
+        ("valid.src.txt", "valid.tgt.txt"),
+        ("dev.src.txt", "dev.tgt.txt"),
+    ],
+    "test": [("input.txt", "task1_ref0.txt"), ("test.article.txt", "test.title.txt"), ("test.src.txt", "test.tgt.txt")],
+}
+UNKNOWN = "<unk>"
+_DIGIT = re.compile(r"[0-9]")
+# words that betray a headline which is no headline: NAMAS's list, matched inside the lower-cased title as there
+_NOT_TITLES = re.compile(
+    r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
+    r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
+    r"\?|-lrb-|-rrb-| i | : | - | by "
+)
+
+
+class Gigaword(LineReader):
+    name = "gigaword"
+    summary = "Gigaword headlines: train.article.txt and train.title.txt, raw or ready-made"
+    description = f"""\
+DIR (or its folders train/ and Giga/) holds train.article.txt and train.title.txt, valid.article.filter.txt and
+valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are known too. The
+text is tokenised. Digits become #, words that occur less often than --rare in the training text become {UNKNOWN},
+UNK of the ready-made test set too. What is ready-made stays as it is."""
+    defaults: ClassVar = {"split": False}
+
+    def __init__(self, args: argparse.Namespace):
+        super().__init__(args)
+        data = existing("--data", args.data, directory=True)
+        self.files = find_files([data, data / "train", data / "Giga"])
+        if not self.files:
+            raise PrepareError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
+        if args.rare < 0:
+            raise PrepareError(f"--rare {args.rare}: choose 0 or more")
+        self.filter = args.filter
+        self.common: Optional[List[FrozenSet[str]]] = self._common(args.rare) if args.rare > 1 else None
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="with the files named above")
+        parser.add_argument(
+            "--rare",
+            metavar="N",
+            type=int,
+            default=5,
+            help=f"words with fewer occurrences become {UNKNOWN}, counted apart for articles and titles "
+            "(default: %(default)s, as NAMAS; 0: none); training text that has it already is left as it is",
+        )
+        parser.add_argument(
+            "--filter", action="store_true", help="drop the pairs of train and valid that NAMAS's filter drops"
+        )
+
+    def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
+        """Words of articles, and of titles, that are not rare; nothing if the files are ready-made."""
+        if "train" not in self.files:
+            return None
+        common = []
+        for path in self.files["train"][:2]:
+            words: Counter = Counter()
+            for line in self.lines(path):
+                words.update(_normal(line).split())
+            if UNKNOWN in words:
+                self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
+                return None
+            common.append(frozenset(word for word, count in words.items() if count >= rare))
+        self.counts.clear()  # the lines will be read again
+        return common
+
+    def parse(self, item: Item) -> Document:
+        source, *targets = (_normal(line) for line in (item[2], *item[3]))
+        if self.filter and item[0].startswith(("train", "valid", "dev")):
+            reason = not_a_pair(source.split(), targets[0].split())
+            if reason:
+                raise Unfit(reason)
+        if self.common:
+            source, *targets = (
+                " ".join(word if word in self.common[side > 0] else UNKNOWN for word in line.split())
+                for side, line in enumerate((source, *targets))
+            )
+        return Document([source], [[target] for target in targets], source_cut=True, target_cut=True)
+
+
+def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
+    """Files of articles and of titles (test: of all references) by split; only whole pairs count."""
+    found: Dict[str, List[Path]] = {}
+    for split in SPLITS:
+        for article, title in NAMES[split]:
+            pair = [first_existing(folders, [name]) for name in (article, title)]
+            if pair[0] and pair[1] and split not in found:
+                found[split] = [pair[0], pair[1]]
+                if title == "task1_ref0.txt":
+                    found[split] += further_references([pair[1].parent])
+    return found
+
+
+def further_references(folders: List[Path]) -> List[Path]:
+    """task1_ref1.txt and so on."""
+    numbered = (first_existing(folders, [f"task1_ref{number}.txt"]) for number in itertools.count(1))
+    return [path for path in itertools.takewhile(bool, numbered) if path]
+
+
+def _normal(line: str) -> str:
+    words = _DIGIT.sub("#", line.lower()).split()
+    return " ".join(UNKNOWN if word == "unk" else word for word in words)
+
+
+def not_a_pair(article: List[str], title: List[str]) -> str:
+    """Why NAMAS's filter drops a pair (of lower-cased words), or nothing."""
+    if "." not in article:
+        return "filter: article without a full stop"
+    if _NOT_TITLES.search(" ".join(title)):
+        return "filter: not a headline"
+    if not (10 < len(article) < 100 and 3 < len(title) < 50):
+        return "filter: length"
+    if not {word for word in title if len(word) > 3} & {word for word in article if len(word) > 3}:
+        return "filter: no word in common"
+    return ""

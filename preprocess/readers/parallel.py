@@ -1,0 +1,77 @@
+"""Parallel text: documents in one file, summaries in another, one a line; several files of summaries are references."""
+
+import argparse
+import itertools
+from pathlib import Path
+from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
+
+from ..documents import Document
+from ..files import SENTENCE_MARK, SPLITS, PrepareError
+from .base import Reader, existing
+
+Item = Tuple[str, int, str, List[str]]
+
+
+class LineReader(Reader):
+    """Documents and references line by line; ``files`` (by split) holds the document file and those of references."""
+
+    files: Dict[str, List[Path]]
+
+    def splits(self) -> List[str]:
+        return [split for split in SPLITS if split in self.files]
+
+    def inputs(self) -> List[Path]:
+        return [path for split in self.splits() for path in self.files[split]]
+
+    def items(self, split: str) -> Iterator[Item]:
+        paths = self.files[split]
+        rows = itertools.zip_longest(*map(self.lines, paths))
+        for number, (source, *targets) in enumerate(rows, 1):
+            if source is None or None in targets:
+                shorter = paths[(source, *targets).index(None)]
+                raise PrepareError(
+                    f"{shorter} has {number - 1:,} lines, fewer than {paths[0]} or another file beside it"
+                )
+            yield paths[0].name, number, source, targets
+
+    def where(self, item: Item) -> str:
+        return f"{item[0]}, line {item[1]}"
+
+    def parse(self, item: Item) -> Document:
+        return Document([item[2]], [[target] for target in item[3]], source_cut=True, target_cut=True)
+
+
+class Parallel(LineReader):
+    name = "parallel"
+    summary = "plain text: a file of documents and one or more of summaries"
+    description = f"""\
+One document or summary a line. Lines that hold the mark {SENTENCE_MARK} between sentences keep it with --marked;
+without, it counts as a part of the text and is neutralised."""
+    defaults: ClassVar = {"split": False}
+
+    def __init__(self, args: argparse.Namespace):
+        super().__init__(args)
+        self.marked = args.marked
+        self.files = {}
+        for split in SPLITS:
+            paths: Optional[List[Path]] = getattr(args, split)
+            if paths:
+                if len(paths) < 2:
+                    raise PrepareError(f"--{split} {paths[0]}: give a file of documents and at least one of summaries")
+                self.files[split] = [existing(f"--{split}", path) for path in paths]
+        if not self.files:
+            raise PrepareError("give at least one of --train, --valid and --test")
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        for split in SPLITS:
+            parser.add_argument(
+                f"--{split}", metavar="FILE", type=Path, nargs="+", help="documents, then summaries (then further ones)"
+            )
+        parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")
+
+    def parse(self, item: Any) -> Document:
+        source, targets = [item[2]], [[target] for target in item[3]]
+        if self.marked:
+            source, targets = source[0].split(SENTENCE_MARK), [target[0].split(SENTENCE_MARK) for target in targets]
+        return Document(source, targets, source_cut=self.marked, target_cut=self.marked)

@@ -1,0 +1,126 @@
+"""SumPubMed (Gupta et al. 2021): the beginning of a biomedical article -> the background section of its abstract."""
+
+import argparse
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from ..documents import BadDocument, Document, Unfit
+from ..files import SPLITS, PrepareError
+from .base import Reader, existing
+from .tables import Table, find_jsonl
+
+SOURCE_WORDS = 520
+LEAST_SOURCE_WORDS = 400
+TARGET_WORDS = range(15, 131)
+HEADINGS = ("BACKGROUND", "RESULTS", "CONCLUSIONS")
+VALID_SHARE, TEST_SHARE = 0.03, 0.02
+
+
+class SumPubMed(Reader):
+    name = "sumpubmed"
+    summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
+    description = f"""\
+From line_text/text_N.txt (a sentence a line) the first sentences that have {SOURCE_WORDS} words together at most, at
+least {LEAST_SOURCE_WORDS}; from abstract/abstract_N.txt the section BACKGROUND, if it has {TARGET_WORDS[0]} to \
+{TARGET_WORDS[-1]} words. Articles go
+to splits by a seeded hash of their number. JSON lines with lists of sentences, "source" and "target", are taken as
+they are."""
+
+    def __init__(self, args: argparse.Namespace):
+        super().__init__(args)
+        data = existing("--data", args.data, directory=True)
+        self.data = data
+        self.table: Optional[Table] = None
+        files = find_jsonl(data)
+        if files:
+            self.table = Table.of_files(args, files, "source", "target")
+            self.table.counts = self.counts
+            self.splits_text = False  # lists of sentences; other values are cut all the same
+            return
+        if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
+            raise PrepareError(
+                f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
+            )
+        self.members = self._assign(args.seed, {"valid": args.valid_size, "test": args.test_size})
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--data", metavar="DIR", type=Path, required=True, help="with the folders, or the three files")
+        for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
+            text = f"articles in {split}, of the folders (default: {share:.0%} of all)"
+            add(f"--{split}-size", metavar="N", type=int, default=0, help=text)
+        add("--seed", metavar="N", type=int, default=1, help="of the hash (default: %(default)s)")
+
+    def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
+        """Numbers of articles by split."""
+        names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
+        numbers = [int(name.group(1)) for name in names if name]
+        for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
+            sizes[split] = sizes[split] or max(1, int(share * len(numbers)))
+            if sizes[split] < 0:
+                raise PrepareError(f"--{split}-size {sizes[split]}: choose 1 or more")
+        if sum(sizes.values()) >= len(numbers):
+            raise PrepareError(
+                f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for train"
+            )
+        ranked = sorted(numbers, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
+        valid, test = sizes["valid"], sizes["test"]
+        parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}
+        return {split: sorted(members) for split, members in parts.items()}
+
+    def splits(self) -> List[str]:
+        return self.table.splits() if self.table else list(SPLITS)
+
+    def inputs(self) -> List[Path]:
+        if self.table:
+            return self.table.inputs()
+        return [self._path(kind, number) for s in SPLITS for number in self.members[s] for kind in ("text", "abstract")]
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{number}.txt"
+
+    def total(self, split: str) -> Optional[int]:
+        return None if self.table else len(self.members[split])
+
+    def items(self, split: str) -> Iterator[Any]:
+        return self.table.items(split) if self.table else iter(self.members[split])
+
+    def where(self, item: Any) -> str:
+        return self.table.where(item) if self.table else str(self._path("text", item))
+
+    def parse(self, item: Any) -> Document:
+        if self.table:
+            return self.table.parse(item)
+        if not self._path("abstract", item).is_file():
+            raise BadDocument("no abstract")
+        source = beginning(self.text(self._path("text", item)))
+        target = background(self.text(self._path("abstract", item)))
+        return Document(source, [target], source_cut=True)
+
+
+def beginning(text: str) -> List[str]:
+    """The first sentences of an article that have at most SOURCE_WORDS words together, without headings."""
+    out: List[str] = []
+    words = 0
+    for line in text.split("\n"):
+        length = 0 if line.strip() in HEADINGS else len(line.split())
+        if words + length > SOURCE_WORDS:
+            break
+        out += [line] if length else []
+        words += length
+    if words < LEAST_SOURCE_WORDS:
+        raise Unfit(f"article with fewer than {LEAST_SOURCE_WORDS} words")
+    return out
+
+
+def background(text: str) -> List[str]:
+    """The paragraphs of an abstract's section BACKGROUND."""
+    match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
+    if not match:
+        raise BadDocument("abstract without BACKGROUND")
+    if len(match.group(1).split()) not in TARGET_WORDS:
+        raise Unfit(f"BACKGROUND not of {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words")
+    return match.group(1).split("\n")

@@ -1,0 +1,68 @@
+"""Learning subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
+
+import contextlib
+import io
+import itertools
+import os
+import sys
+from pathlib import Path
+from typing import Iterator, List
+
+from .files import SENTENCE_MARK, PrepareError, atomic_writer, read_lines
+
+WHOLE = (SENTENCE_MARK, "<unk>")
+"""Words that BPE never splits."""
+
+
+def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
+    """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt).
+
+    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. So the file begins with the merges that
+    make the words of WHOLE: as the first ones they are always done, and they need a "<" to do anything to other words.
+    """
+    from subword_nmt.learn_bpe import learn_bpe as learn
+
+    # subword-nmt draws its progress bar wherever it runs
+    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
+    learnt = io.StringIO()
+    with quiet:
+        lines = itertools.chain.from_iterable(read_lines(path) for path in text)
+        learn((" ".join(word for word in line.split() if word not in WHOLE) + "\n" for line in lines), learnt, size)
+    version, *merges = learnt.getvalue().splitlines()
+    with atomic_writer(codes) as file:
+        file.write("".join(f"{merge}\n" for merge in (version, *dict.fromkeys([*_whole_merges(), *merges]))))
+
+
+def _whole_merges() -> Iterator[str]:
+    """Merges from left to right that make each word of WHOLE, "</w>" marking its end."""
+    for word in WHOLE:
+        letters = [*word[:-1], word[-1] + "</w>"]
+        for place in range(1, len(letters)):
+            yield "".join(letters[:place]) + " " + letters[place]
+
+
+def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
+    """Learn ``size`` pieces on the files together (unigram: Kudo 2018; bpe: Sennrich et al. 2016; SentencePiece).
+
+    Raises:
+        PrepareError: the text is too small for so many pieces.
+    """
+    import sentencepiece
+
+    prefix = model.with_suffix(".partial")
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            input=[str(path) for path in text],
+            model_prefix=str(prefix),
+            vocab_size=size,
+            model_type=kind,
+            character_coverage=0.9995,
+            user_defined_symbols=[SENTENCE_MARK],
+            max_sentence_length=10_000_000,  # bytes; at its default of 4,192 long documents would be left out
+            minloglevel=1,
+        )
+    except RuntimeError as error:
+        reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
+        raise PrepareError(f"--size {size}: {reason}") from None
+    for suffix in (".vocab", ".model"):
+        os.replace(f"{prefix}{suffix}", model.with_suffix(suffix))

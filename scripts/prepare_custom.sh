@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# A corpus of your own to a binarised directory: DIR/text and DIR/prepared/bin.
+#
+#   scripts/prepare_custom.sh --train FILE --valid FILE --test FILE --out DIR [options] [-- options of etads-prepare]
+#   scripts/prepare_custom.sh --kind parallel --train DOCUMENTS SUMMARIES --valid ... --test ... --out DIR [...]
+#
+#   --kind KIND   table (default): .jsonl, .csv, .tsv or .parquet with a column of documents and one of summaries
+#                 parallel: plain text, a document or summary a line; several files of summaries are references
+#   --source-column NAME, --target-column NAME   of a table, if they are not known ones (article and highlights, ...)
+#   --out DIR     gets text/ (<q> between sentences) and prepared/
+#   --jobs N      processes (default: all processors)
+#   and what "etads-corpus table --help" and "etads-corpus parallel --help" list
+#
+# 8,000 BPE merges of Moses's words in lower case, unless options after -- say otherwise; for Chinese:
+#
+#   -- --tokens word --words characters --size 8000
+#
+# Run it again to go on after an interruption.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+case " $* " in *" --help "* | *" -h "*) usage ;; esac
+kind=table more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --kind) need_value "$@"; kind=$2; shift 2 ;;
+        --) more+=("$@"); break ;;
+        *) more+=("$1"); shift ;;
+    esac
+done
+need_choice --kind "$kind" table parallel
+prepare_corpus "$kind" "--tokens bpe --size 8000" ${more[@]+"${more[@]}"}

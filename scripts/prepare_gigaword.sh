@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Gigaword headlines, as NAMAS makes them or ready-made, to a binarised directory: DIR/text and DIR/prepared/bin.
+#
+#   scripts/prepare_gigaword.sh --data DIR --out DIR [options] [-- options of etads-prepare]
+#
+#   --data DIR   train.article.txt, train.title.txt, valid.article.filter.txt, ..., input.txt, task1_ref0.txt, plain or
+#                compressed, in DIR or its folders train/ and Giga/
+#   --out DIR    gets text/ and prepared/
+#   --rare N     words with fewer occurrences become <unk> (default: 5; ready-made text is left as it is)
+#   --filter     drop the pairs that NAMAS's filter drops
+#   --jobs N     processes (default: all processors)
+#   and what "etads-corpus gigaword --help" lists
+#
+# The text is tokenised already. 50,000 words in one dictionary with a copy tail; for the dictionaries of the gated
+# encoder-sharing Transformer and of Nallapati et al.:
+#
+#   -- --separate-dictionaries --source-size 90000 --target-size 68883       (119505 and 68885)
+#
+# Run it again to go on after an interruption.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+case " $* " in *" --help "* | *" -h "*) usage ;; esac
+prepare_corpus gigaword "--tokens word --words spaces --size 50000" "$@"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SumPubMed (biomedical articles and their backgrounds) to a binarised directory: DIR/text and DIR/prepared/bin.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out DIR [options] [-- options of etads-prepare]
+#
+#   --data DIR   line_text/ and abstract/ as its repository ships them, or train.jsonl, dev.jsonl and test.jsonl
+#   --out DIR    gets text/ (summaries with <q> between sentences) and prepared/
+#   --jobs N     processes (default: all processors)
+#   and what "etads-corpus sumpubmed --help" lists
+#
+# Treebank words in lower case, 50,000 of them in one dictionary with a copy tail, unless options after -- say
+# otherwise. Run it again to go on after an interruption.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+case " $* " in *" --help "* | *" -h "*) usage ;; esac
+prepare_corpus sumpubmed "--tokens word --words ptb --size 50000" "$@"

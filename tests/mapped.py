@@ -1,0 +1,17 @@
+"""Functions for other processes, in a module that imports nothing slow."""
+
+from etads_preprocess.files import PrepareError
+
+
+def nothing():
+    pass
+
+
+def double(items):
+    return [2 * item for item in items]
+
+
+def broken(items):
+    if 70 in items:
+        raise PrepareError("line 70: broken")
+    return items

@@ -1,0 +1,208 @@
+"""etads-corpus: nothing is lost unreported, processes change nothing, it goes on where it stopped."""
+
+import json
+from collections import Counter
+
+import corpora
+import hypothesis.strategies as st
+import pytest
+from etads_preprocess import corpus
+from etads_preprocess.corpus import main
+from etads_preprocess.documents import Document, Finishing, clean, finish
+from etads_preprocess.files import PrepareError, ordered_map, read_lines
+from hypothesis import HealthCheck, given, settings
+from mapped import broken, double, nothing
+from test_readers import lines, refused, run
+
+TEXT = st.text(st.characters(codec=None), max_size=40)
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@quick
+@given(records=st.lists(st.tuples(TEXT, st.lists(TEXT, max_size=3)), min_size=1, max_size=8))
+def test_every_record_is_written_or_counted_and_what_is_written_reads_back(tmp_path, records):
+    folder = tmp_path / "x"
+    rows = [json.dumps({"source": source, "target": target}) + "\n" for source, target in records]
+    path = corpora.write(folder / "train.jsonl", "".join(rows))
+    arguments = ["--no-sentences", "--force"]
+    try:
+        out, report = run(folder, "table", "--train", path, *arguments)
+    except SystemExit:
+        assert not any(source.strip() and "".join(target).strip() for source, target in records) or all(
+            not clean(source, Counter()) or not clean(" ".join(target), Counter()) for source, target in records
+        )
+        return
+    about = report["splits"]["train"]
+    assert about["documents"] + sum(about["dropped"].values()) == len(records)
+    written = lines(out / "train.source"), lines(out / "train.target")
+    assert len(written[0]) == len(written[1]) == about["documents"]
+    again, second = run(folder / "again", "parallel", "--train", *(out / f"train.{s}" for s in ("source", "target")),
+                        "--marked", "--force")  # fmt: skip
+    assert (lines(again / "train.source"), lines(again / "train.target")) == written
+    assert second["splits"]["train"]["changed"] == second["splits"]["train"]["dropped"] == {}
+
+
+@quick
+@given(text=TEXT)
+def test_cleaning_is_complete_after_one_go(text):
+    counts = Counter()
+    cleaned = clean(text, counts)
+    assert clean(cleaned, Counter()) == cleaned and "<q>" not in cleaned.lower()
+    assert cleaned.encode("utf-8").decode("utf-8") == cleaned and cleaned == " ".join(cleaned.split())
+
+
+@quick
+@given(
+    content=st.binary(max_size=200), suffix=st.sampled_from(["jsonl", "csv", "tsv", "parquet", "jsonl.gz", "csv.xz"])
+)
+def test_garbage_is_read_or_refused_in_one_line(tmp_path, capsys, content, suffix):
+    path = tmp_path / f"train.{suffix}"
+    path.write_bytes(content)
+    try:
+        run(tmp_path, "table", "--train", path, "--force")
+    except SystemExit as stopped:
+        assert stopped.code == 2
+        assert capsys.readouterr().err.strip().splitlines()[-1].startswith("etads-corpus: ")
+
+
+def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
+    path = corpora.table(tmp_path / "train.csv", [*corpora.rows(300), {"article": "", "highlights": "x"}])
+    monkeypatch.setattr(corpus, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=64))
+    made = {}
+    for jobs in (1, 3):
+        out, report = run(tmp_path / str(jobs), "table", "--train", path, "--no-sentences", jobs=jobs)
+        made[jobs] = [(out / name).read_bytes() for name in ("train.source", "train.target", "report.json")]
+        assert report["splits"]["train"]["documents"] == 300
+    assert made[1] == made[3]
+
+
+def testbroken_records_stop_the_command_or_are_counted(tmp_path, capsys):
+    good = json.dumps({"source": "a b", "target": "c"})
+    bad = ['{"source": "a"', '["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
+    path = corpora.write(tmp_path / "train.jsonl", "\n".join([good, *bad, "", good]) + "\n")
+    error = refused(tmp_path, capsys, "table", "--train", path)
+    assert "train.jsonl, line 2: not JSON" in error and "--skip-bad" in error
+    assert not (tmp_path / "text" / "train.source").exists()
+    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
+    about = report["splits"]["train"]
+    assert len(lines(out / "train.source")) == about["documents"] == 2 and sum(about["dropped"].values()) == 5
+    assert 'no "target"' in about["dropped"] and "document is of type int" in about["dropped"]
+    assert about["dropped, the first"][2] == 'train.jsonl, line 4: no "target"'
+    assert about["changed"] == {"blank lines between records": 1}
+
+
+@pytest.mark.parametrize(
+    "name,content,words",
+    [
+        ("a.csv", b'source,target\n"never closed,x\n', ["a.csv, line 2: not CSV", "--no-quotes"]),
+        ("a.csv", b"source,target\na,b,c\n", ["record 2: 3 cells, but the header has 2"]),
+        ("a.csv", b"source,target\n", ["no document is left (the input is empty)"]),
+        ("a.csv", b"source,target\n\xff,b\n", ["a.csv, line 2: not UTF-8"]),
+        ("a.csv", b"\xff\xfes\0", ["looks like UTF-16"]),
+        ("a.json", b'[\n{"source": "a"}]', ["a.json, line 1: not JSON", "jq -c"]),
+        ("a.jsonl", b"", ["a.jsonl: empty"]),
+        ("a.jsonl.gz", b"not gzip", ["a.jsonl.gz: cannot be read"]),
+        ("a.parquet", b"not parquet", ["a.parquet: not Parquet"]),
+        ("a.doc", b"x", ["a.doc: of which format?", ".jsonl, .json, .csv, .tsv, .parquet"]),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, capsys, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    error = refused(tmp_path, capsys, "table", "--train", tmp_path / name)
+    for word in words:
+        assert word in error
+
+
+def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
+    path = tmp_path / "train.csv"
+    path.write_bytes("source,target\r\ncaf\xe9 €,b\r\n".encode("cp1252") + "naïve,b\r\n".encode())
+    out, report = run(tmp_path, "table", "--train", path, "--fallback-encoding", "cp1252")
+    assert lines(out / "train.source") == ["café €", "naïve"]
+    assert report["splits"]["train"]["changed"] == {"lines not UTF-8, read as cp1252": 1}
+    out, _ = run(tmp_path / "r", "table", "--train", path, "--fallback-encoding", "replace")
+    assert lines(out / "train.source")[0] == "caf\ufffd \ufffd"
+    error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "ebcdic9")
+    assert "--fallback-encoding ebcdic9: not an encoding of text" in error
+    assert "rot13" in refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "rot13")
+
+
+def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
+    record = {"source": "a\0b <q> c\u200bd \ud800 e\u0301 <Q>\r\nf", "target": "x"}
+    path = corpora.write(tmp_path / "train.jsonl", json.dumps(record) + "\n")
+    out, report = run(tmp_path, "table", "--train", path, "--no-sentences")
+    assert lines(out / "train.source") == ["a b < q > cd \ufffd é < Q > <q> f"]
+    assert report["splits"]["train"]["changed"] == {
+        "control characters replaced by spaces": 1,
+        "invisible characters removed": 1,
+        "literal <q> neutralised": 2,
+        "lone surrogates replaced": 1,
+    }
+
+
+def test_a_second_call_does_only_what_is_missing(tmp_path, capsys):
+    folder = corpora.scitldr(tmp_path / "raw")
+    out, first = run(tmp_path, "scitldr", "--data", folder)
+    before = (out / "train.source").stat().st_mtime_ns
+    (out / "valid.target.1").unlink()
+    out, second = run(tmp_path, "scitldr", "--data", folder)
+    assert (out / "train.source").stat().st_mtime_ns == before, "made again"
+    assert (out / "valid.target.1").exists() and first == second
+    error = refused(tmp_path, capsys, "scitldr", "--data", folder, "--source-words", "2")
+    assert "was made with other options" in error and "--force" in error
+    corpora.write(folder / "dev.jsonl", (folder / "train.jsonl").read_text())
+    assert "was made with other inputs" in refused(tmp_path, capsys, "scitldr", "--data", folder)
+
+
+def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
+    def stop(items):
+        raise KeyboardInterrupt
+
+    path = corpora.table(tmp_path / "train.csv", corpora.rows(3))
+    monkeypatch.setattr(corpus, "_work", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "table", "--train", path)
+    assert not (tmp_path / "text" / "train.source").exists()
+
+
+def test_leads_and_full_stops():
+    document = Document(["One two. Three four.", "Five"], [["a"]])
+    done = finish(document, Finishing(full_stops=True, source_sentences=2, source_words=3))
+    assert done.source == "One two. <q> Three" and done.targets == ["a."]
+    assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
+    assert finish(document, Finishing(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
+    assert finish(document, Finishing(split=False)).source == "One two. Three four. <q> Five"
+
+
+def test_only_so_much_is_read_ahead():
+    taken = []
+
+    def items():
+        for number in range(100_000):
+            taken.append(number)
+            yield number
+
+    results = ordered_map(double, items(), 2, nothing, (), small=64)
+    assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
+    assert len(taken) < 2000
+    results.close()
+
+
+def test_what_a_process_raises_arrives():
+    with pytest.raises(PrepareError, match="line 70: broken"):
+        list(ordered_map(broken, range(200), 2, nothing, (), small=64))
+
+
+def test_impossible_numbers_are_refused(tmp_path, capsys):
+    error = refused(tmp_path, capsys, "table", "--train", tmp_path / "no.csv", "--source-words", "-1")
+    assert "--source-words -1: choose 0" in error
+    assert "no.csv: no such file" in refused(tmp_path, capsys, "table", "--train", tmp_path / "no.csv")
+    assert "at least one of --train" in refused(tmp_path, capsys, "table")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "cnndm" in capsys.readouterr().out
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"\xef\xbb\xbfa\r\nb")
+    assert list(read_lines(path)) == ["a", "b"]

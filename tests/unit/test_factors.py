@@ -1,0 +1,121 @@
+"""Factors: bins, tags, alignment through subwords, the files that models read."""
+
+import json
+import math
+from collections import Counter
+
+import corpora
+import pytest
+from etads_preprocess.factors import idf_bin, join_words
+from etads_preprocess.prepare import PrepareError, Settings, prepare
+from fairseq.data import Dictionary, indexed_dataset
+from test_prepare import lines
+
+SPLITS = ("train", "valid", "test")
+CASES = [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]
+
+
+@pytest.fixture
+def text(tmp_path):
+    return corpora.plain(tmp_path / "text")
+
+
+def tag(text, name="pos"):
+    """A tag for each word between spaces: its first letter."""
+    for split in SPLITS:
+        tags = [" ".join(word[0].upper() for word in line.split()) for line in lines(text / f"{split}.source")]
+        (text / f"{split}.source.{name}").write_text("".join(line + "\n" for line in tags))
+
+
+@pytest.mark.parametrize(
+    "tokens,words,expected",
+    [
+        ("word", "a b c", ["a", "b", "c"]),
+        ("bpe", "a@@ b c <q> d@@ d@@ e", ["ab", "c", "<q>", "dde"]),
+        ("sentencepiece", "▁a b ▁c . <q> ▁d <q> ▁ é", ["ab", "c.", "<q>", "d", "<q>", "é"]),
+        ("sentencepiece", "", []),
+    ],
+)
+def test_subwords_join_to_words(tokens, words, expected):
+    found, numbers = join_words(words.split(), Settings(tokens))
+    assert found == expected and len(numbers) == len(words.split())
+    assert numbers == sorted(numbers) and set(numbers) == set(range(len(expected)))
+
+
+def test_bins_of_idf_are_of_equal_width():
+    documents, bins = 1000, 10
+    for df in range(documents + 1):
+        share = math.log((1 + documents) / (1 + df)) / math.log(1 + documents)
+        assert idf_bin(df, documents, bins) == min(bins - 1, math.floor(bins * share))
+    assert idf_bin(0, documents, bins) == 9 and idf_bin(documents, documents, bins) == 0
+    assert idf_bin(1, 1, 4) == 0 and idf_bin(0, 1, 4) == 3
+
+
+@pytest.mark.parametrize(
+    "tokens,words,marks", [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]
+)
+def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
+    tag(text)
+    factors = ["pos", "tf", "idf"]
+    out = tmp_path / "out"
+    prepare(text, out, tokens, 60, True, 1, words=words, source_marks=marks, factors=factors, tf_bins=2, idf_bins=3)
+    assert json.loads((out / "bin" / "factors.json").read_text()) == {"factors": factors}
+    frequencies = Counter()
+    settings = Settings(tokens)
+    train = [join_words(line.split(), settings)[0] for line in lines(out / "tokens" / "train.source")]
+    for document in train:
+        frequencies.update(set(document))
+    for split in SPLITS:
+        source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
+        raw = lines(text / f"{split}.source")
+        for name in factors:
+            dictionary = Dictionary.load(str(out / "bin" / f"dict.factor-{name}.txt"))
+            made = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.factor-{name}"), "mmap")
+            assert list(made.sizes) == list(source.sizes) and made[0][-1] == dictionary.eos()
+            for number, line in enumerate(lines(out / "tokens" / f"{split}.source")):
+                found, numbers = join_words(line.split(), settings)
+                values = dictionary.string(made[number]).split()
+                for token, value in zip(numbers, values):
+                    word = found[token]
+                    if word == "<q>":
+                        assert value == "<q>"
+                    elif name == "tf":
+                        assert value == str(min(2, found.count(word)))
+                    elif name == "idf":
+                        assert value == str(idf_bin(frequencies[word], 60, 3))
+                    else:
+                        assert value in {w[0].upper() for w in raw[number].split()}
+    first = lines(out / "factors" / "test.pos")[0].split()
+    if tokens == "word":  # "The audio library no. 0 doesn't play audio-files."
+        assert lines(out / "tokens" / "test.source")[0] == "the audio library no. 0 does n't play audio-files ."
+        assert first == ["T", "A", "L", "N", "0", "D", "D", "P", "A", "A"]
+
+
+def test_tags_that_do_not_fit_are_refused(text, tmp_path):
+    with pytest.raises(PrepareError, match=r"--factors pos: no .*train\.source\.pos.*--spacy-model"):
+        prepare(text, tmp_path / "a", "word", 30, True, 1, words="ptb", factors=["pos"])
+    tag(text)
+    with pytest.raises(PrepareError, match=r"--words moses: tags .* choose ptb or spaces"):
+        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["pos"])
+    path = text / "valid.source.pos"
+    path.write_text(path.read_text().replace("T ", "", 1))
+    with pytest.raises(PrepareError, match=r"valid\.source, line 1 \(pos\): 7 tags for 8 words"):
+        prepare(text, tmp_path / "b", "word", 30, True, 1, words="ptb", factors=["pos"])
+    assert not (tmp_path / "b" / "bin" / "complete").exists()
+
+
+def test_spacy_that_is_not_there_is_named(text, tmp_path):
+    with pytest.raises(PrepareError, match=r"--spacy-model no_such_model: (spaCy is missing|no such model)"):
+        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["ner"], spacy_model="no_such_model")
+
+
+def test_tags_of_spacy(text, tmp_path):
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "PRODUCT", "pattern": [{"LOWER": "audio"}, {"LOWER": "library"}]}])
+    pipeline.to_disk(tmp_path / "model")
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, True, 1, factors=["ner", "pos"], spacy_model=str(tmp_path / "model"))
+    assert lines(out / "factors" / "test.ner")[0].split()[:4] == ["O", "B-PRODUCT", "I-PRODUCT", "O"]
+    assert set(lines(out / "factors" / "test.pos")[0].split()) == {"X"}

@@ -1,0 +1,210 @@
+"""Every reader of etads-corpus on small files in the real format."""
+
+import gzip
+import json
+import lzma
+
+import corpora
+import pytest
+from etads_preprocess.corpus import main
+from etads_preprocess.files import SENTENCE_MARK
+
+from fairseq_etads import evaluation
+
+
+def run(tmp_path, *arguments, jobs=1):
+    """Run the command; returns the directory and the report."""
+    out = tmp_path / "text"
+    main([*map(str, arguments), "--out", str(out), "--jobs", str(jobs)])
+    return out, json.loads((out / "report.json").read_text(encoding="utf-8"))
+
+
+def refused(tmp_path, capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        run(tmp_path, *arguments)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert len(error) == 1 and error[0].startswith("etads-corpus: "), error
+    return error[0]
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_the_mark_is_that_of_evaluation():
+    assert SENTENCE_MARK == evaluation.SENTENCE_MARK
+
+
+@pytest.mark.parametrize("anonymised", [False, True])
+def test_cnn_daily_mail(tmp_path, anonymised):
+    folder = corpora.cnndm(tmp_path / "raw", anonymised=anonymised)
+    stories = ["--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
+    more = ["--entity-names"] if anonymised else []
+    out, report = run(tmp_path, "cnndm", *stories, "--urls", folder / "url_lists", "--expect", "5,2,2", *more)
+    assert lines(out / "train.source")[0] == (
+        "(CNN) -- The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\" "
+        "<q> A caption without a full stop."
+    )
+    assert lines(out / "train.target")[0] == "audio library no. 0 is fast. <q> It plays nothing ."
+    assert len(lines(out / "train.source")) == len(lines(out / "train.target")) == 5
+    assert report["splits"]["train"]["dropped"] == {"empty source": 1}
+    assert report["splits"]["test"]["changed"] == {"full stops added": 4}
+
+
+def test_anonymised_stories_keep_their_entities(tmp_path):
+    folder = corpora.cnndm(tmp_path / "raw", anonymised=True)
+    stories = ["--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
+    out, _ = run(tmp_path, "cnndm", *stories, "--urls", folder / "url_lists", "--expect", "any")
+    text = (out / "train.source").read_text()
+    assert "@entity0, of the U.S. team" in text and "Paris" not in text and "Smith" not in text
+
+
+def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsys):
+    folder = corpora.cnndm(tmp_path / "raw")
+    cnn, urls = folder / "cnn" / "stories", folder / "url_lists"
+    both = [cnn, folder / "dailymail" / "stories"]
+    error = refused(tmp_path / "a", capsys, "cnndm", "--stories", *both, "--urls", urls)
+    assert "train has 5 documents, not 287,113 or 287,226" in error and "--expect any" in error
+    error = refused(tmp_path / "b", capsys, "cnndm", "--stories", cnn, "--urls", urls, "--expect", "any")
+    assert "--stories: no " in error and "--allow-missing" in error and "2015/train/0.html" in error
+    missing = ["--expect", "any", "--allow-missing"]
+    _, report = run(tmp_path / "b", "cnndm", "--stories", cnn, "--urls", urls, *missing)
+    assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
+    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", "many")
+    assert "--expect many: choose published, any, or three numbers" in error
+    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
+    assert "no list of URLs; looked for all_train.txt" in error
+
+
+def test_gigaword_digits_rare_words_and_unknown_ones(tmp_path):
+    out, report = run(tmp_path, "gigaword", "--data", corpora.gigaword(tmp_path / "raw"))
+    first = "the audio maker said on monday that # of its ### shops will close ."
+    assert lines(out / "train.source")[0] == first
+    assert lines(out / "train.target")[0] == "audio maker closes # shops"
+    assert lines(out / "test.source")[0] == "<unk> of the network maker said <unk> ."
+    assert lines(out / "test.target") == ["network maker <unk> <unk>", "font maker closes"]
+    assert report["splits"]["train"]["documents"] == 24 and report["notes"] == []
+
+
+def test_ready_made_gigaword_is_left_as_it_is(tmp_path):
+    folder = corpora.gigaword(tmp_path / "raw")
+    (folder / "train" / "train.title.txt.gz").write_bytes(gzip.compress(b"<unk> rare rare\n" * 24))
+    out, report = run(tmp_path, "gigaword", "--data", folder)
+    assert lines(out / "train.target")[0] == "<unk> rare rare"
+    assert lines(out / "test.target")[0] == "network maker says no"
+    assert report["notes"] == ["train.title.txt.gz has <unk> already: rare words are left as they are"]
+
+
+def test_the_filter_of_namas(tmp_path):
+    folder = tmp_path / "raw"
+    article = "the maker of networks said on monday that it will close shops ."
+    good, bad = f"{article}\n", f"{article[:-2]}\n"
+    corpora.write(folder / "train.article.txt", good + bad + good * 3)
+    titles = ["maker closes many shops", "maker closes many shops", "update on the maker of shops", "maker closes"]
+    corpora.write(folder / "train.title.txt", "\n".join([*titles, "other words are here"]) + "\n")
+    out, report = run(tmp_path, "gigaword", "--data", folder, "--rare", "0", "--filter")
+    assert lines(out / "train.target") == ["maker closes many shops"]
+    reasons = ["article without a full stop", "length", "no word in common", "not a headline"]
+    assert report["splits"]["train"]["dropped"] == {f"filter: {reason}": 1 for reason in reasons}
+
+
+def test_duc_from_sgml_has_four_references(tmp_path):
+    folder = corpora.duc(tmp_path / "raw")
+    out, report = run(tmp_path, "duc", "--docs", folder / "docs", "--models", folder / "models")
+    first = "The network maker & others said 3 shops will close. <q> It blamed costs. <q> More followed."
+    assert lines(out / "test.source")[0] == first
+    names = ["test.target", *(f"test.target.{number}" for number in (1, 2, 3))]
+    assert [lines(out / name)[1][-1] for name in names] == ["A", "B", "C", "D"]
+    assert report["splits"]["test"]["references"] == 4 and not (out / "train.source").exists()
+
+
+def test_duc_like_gigaword(tmp_path):
+    folder = corpora.duc(tmp_path / "raw")
+    lead = ["--as-gigaword", "--source-sentences", "1", "--short-lead"]
+    for chars, ending in (("10", "will close ."), ("130", "will close . <q> it blamed costs .")):
+        out, _ = run(tmp_path / chars, "duc", "--docs", folder / "docs", "--models", folder / "models", *lead, chars)
+        assert lines(out / "test.source")[0] == f"the network maker & others said # shops {ending}"
+
+
+def test_duc_from_parallel_files_and_what_is_missing(tmp_path, capsys):
+    folder = corpora.duc_parallel(tmp_path / "raw")
+    out, _ = run(tmp_path, "duc", "--data", folder)
+    assert lines(out / "test.target.3") == ["Maker closes, says 3", "Font maker closes"]
+    (folder / "task1_ref3.txt").unlink()
+    assert "--references 4: " in refused(tmp_path / "x", capsys, "duc", "--data", folder)
+    run(tmp_path / "y", "duc", "--data", folder, "--references", "3")
+    assert "give --docs and --models, or --data" in refused(tmp_path / "x", capsys, "duc")
+    sgml = corpora.duc(tmp_path / "sgml")
+    next((sgml / "models").glob("D30001.P.*")).unlink()
+    both = ["duc", "--docs", sgml / "docs", "--models", sgml / "models"]
+    assert "APW19981016.0240 has 3" in refused(tmp_path / "z", capsys, *both)
+
+
+def test_sumpubmed_from_its_folders(tmp_path):
+    out, report = run(tmp_path, "sumpubmed", "--data", corpora.sumpubmed(tmp_path / "raw"))
+    splits = report["splits"]
+    assert sum(about["documents"] for about in splits.values()) == 4
+    assert {"BACKGROUND not of 15 to 130 words": 1} in [about["dropped"] for about in splits.values()]
+    assert splits["train"]["source"]["max words"] == 34 * 15, "not the most sentences that have 520 words"
+    target = "the role of this gene is unknown. <q> we asked e.g. what it does in mice."
+    assert lines(out / "test.target") == [target] and "BACKGROUND" not in (out / "train.source").read_text()
+
+
+def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
+    folder = tmp_path / "raw"
+    for name in ("train", "dev", "test"):
+        record = json.dumps({"id": 1, "source": ["a b.", "c d."], "target": ["e  f.", "g."]}) + "\n"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.jsonl.xz").write_bytes(lzma.compress(record.encode()))
+    out, _ = run(tmp_path, "sumpubmed", "--data", folder)
+    assert lines(out / "valid.source") == ["a b. <q> c d."] and lines(out / "test.target") == ["e f. <q> g."]
+
+    out, report = run(tmp_path / "s", "scitldr", "--data", corpora.scitldr(tmp_path / "scitldr"))
+    assert lines(out / "train.source")[0] == "We study audio . <q> It works."
+    assert lines(out / "valid.target") == ["audio works.", "video works."]
+    assert lines(out / "valid.target.1") == ["", "Another reference."]
+    assert report["splits"]["train"]["changed"] == {"references not used (--train-references)": 3}
+    out, report = run(tmp_path / "t", "scitldr", "--data", tmp_path / "scitldr", "--train-references", "all")
+    assert (
+        report["splits"]["train"]["documents"] == 7
+        and lines(out / "train.source")[1:3] == ["We study video . <q> It works."] * 2
+    )
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
+def test_tables_with_known_columns(tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    path = corpora.table(tmp_path / f"train.{suffix}", corpora.rows(3))
+    out, report = run(tmp_path, "table", "--train", path)
+    assert lines(out / "train.target") == [f"Library {i} is fast. <q> It plays." for i in range(3)]
+    first = "The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\""
+    assert lines(out / "train.source")[0] == first
+    assert report["splits"]["train"]["documents"] == 3
+
+
+def test_columns_are_chosen_or_asked_for(tmp_path, capsys):
+    records = [{"body": "He sat. She left.", "short": "a\n", "x": "y"}]
+    path = corpora.table(tmp_path / "a.csv", records)
+    error = refused(tmp_path, capsys, "table", "--train", path)
+    assert "--source-column is needed: no known pair" in error and "it has body, short, x" in error
+    asked = ["--source-column", "body", "--target-column"]
+    assert "--target-column sort: no such column" in refused(tmp_path, capsys, "table", "--train", path, *asked, "sort")
+    out, _ = run(tmp_path, "table", "--train", path, *asked, "short")
+    assert lines(out / "train.source") == ["He sat. <q> She left."]
+
+
+def test_parallel_text(tmp_path, capsys):
+    source = corpora.write(tmp_path / "s", "One. Two.\nThree <q> four\n")
+    targets = [corpora.write(tmp_path / "t", "a\nb\n"), corpora.write(tmp_path / "u", "\nc <q> d\n")]
+    out, report = run(tmp_path, "parallel", "--test", source, *targets)
+    assert lines(out / "test.source") == ["One. Two.", "Three < q > four"]
+    assert lines(out / "test.target") == ["a", "b"] and lines(out / "test.target.1") == ["", "c < q > d"]
+    assert report["splits"]["test"]["changed"]["literal <q> neutralised"] == 2
+    out, _ = run(tmp_path / "m", "parallel", "--test", source, *targets, "--marked")
+    assert lines(out / "test.source")[1] == "Three <q> four"
+    corpora.write(tmp_path / "u", "only one\n")
+    error = refused(tmp_path / "n", capsys, "parallel", "--test", source, *targets)
+    assert "u has 1 lines, fewer than " in error
+    assert not (tmp_path / "n" / "text" / "test.source").exists(), "half a split was left"

@@ -1,0 +1,107 @@
+"""Sentences, Treebank words, characters, and back."""
+
+import re
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from nltk.tokenize.destructive import NLTKWordTokenizer
+
+from fairseq_etads import words as module
+from fairseq_etads.words import Characters, RawWords, TreebankWords, split_sentences
+
+SENTENCES = [
+    "Mr. O'Neil (of the U.S.) didn't say: \"I can't, cannot and won't pay $3.88!\"",
+    "It's a 50-50 chance; they'd've gone -- 'perhaps' -- to Ph.D. school, e.g. here, etc.",
+    'He said "no." and left [1,2] at 5:30 p.m. ...',
+    "\"Quoted\" ''twice'' `so`, gonna wanna #1 @home & AT&T's 100% of it? ( yes ) .",
+    'end of a sentence ." )',
+]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_words_are_those_of_nltk_although_they_are_remembered(sentence):
+    ours = TreebankWords()
+    for _ in range(2):
+        found = " ".join(ours.encode(sentence, keep_case=True)).split()
+        assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("abnt'\".,:;!?-()[]$%&@*0 "), max_size=60))
+def test_every_letter_of_a_line_is_in_its_words(line):
+    tokenizer = TreebankWords()
+    found = "".join("".join(tokenizer.encode(line, keep_case=True)).split())
+    for bracket, word in zip("()[]", ("-LRB-", "-RRB-", "-LSB-", "-RSB-")):
+        found = found.replace(word, bracket)
+    # quotes become `` and '', two straight ones next to each other too
+    assert re.sub("[\"'`]", "", found) == re.sub("[\"'`\\s]", "", line)
+
+
+PARTS = st.lists(st.sampled_from(["it", "n't", "'s", "'ll", "-", "(", ")", ",", ".", ";", ":", "?", "7", "cannot"]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PARTS.map("".join), max_size=5))
+def test_the_short_way_for_simple_words_is_nltks(chunks):
+    sentence = " ".join(chunks)
+    found = " ".join(TreebankWords().encode(sentence, keep_case=True)).split()
+    assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
+
+
+def test_conventions_of_cnn_daily_mail():
+    encoded = " ".join(TreebankWords().encode("“Don’t” – said Bob (aged 7) — stop…"))
+    assert encoded == "`` do n't '' -- said bob -lrb- aged 7 -rrb- -- stop ..."
+    assert TreebankWords().decode(encoded.split()) == '"don\'t"--said bob (aged 7)--stop ...'
+
+
+def test_placeholders_stay_whole_and_fairseqs_own_symbols_do_not():
+    encoded = " ".join(TreebankWords().encode("see <cit>. <unk> <s> </s> <pad> x<dig>y"))
+    assert encoded == "see <cit> . <unk> < s > < /s > < pad > x <dig> y"
+    assert " ".join(RawWords().encode("a <pad> </s> <unk> <S>")) == "a < pad > < /s > <unk> < s >"
+
+
+def test_each_word_between_spaces_is_encoded_by_itself():
+    assert TreebankWords().encode("They can't, (now).") == ["they", "ca n't ,", "-lrb- now -rrb- ."]
+
+
+def test_the_cache_starts_anew_when_it_is_full(monkeypatch):
+    monkeypatch.setattr(module, "CACHED_CHUNKS", 3)
+    tokenizer = TreebankWords()
+    line = " ".join(f"w{number}," for number in range(10))
+    assert tokenizer.encode(line) == tokenizer.encode(line) and len(tokenizer._known) <= 3
+
+
+def test_abbreviations_do_not_end_sentences():
+    text = 'Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3. "It works!" he said. Is it so? Yes.'
+    assert split_sentences(text) == [
+        "Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3.",
+        '"It works!"',
+        "he said.",
+        "Is it so?",
+        "Yes.",
+    ]
+    assert split_sentences("a b . c d .") == ["a b .", "c d ."]
+    assert split_sentences(" \t ") == split_sentences("") == []
+
+
+def test_chinese_sentences_and_characters():
+    assert split_sentences("他说：“好。”我们走吧！你呢？") == ["他说：“好。”", "我们走吧！", "你呢？"]
+    tokenizer = Characters()
+    encoded = " ".join(tokenizer.encode("我们用 PyTorch 2.0 训练<unk>。"))
+    assert encoded == "我 们 用 pytorch 2 . 0 训 练 <unk> 。"
+    assert tokenizer.decode(encoded.split()) == "我们用pytorch 2 . 0训练<unk>。"
+
+
+def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
+    text = " ".join(f"Sentence {number} by Dr. No ends here." for number in range(60))
+    whole = split_sentences(text)
+    monkeypatch.setattr(module, "BLOCK", 50)
+    assert split_sentences(text) == whole and len(whole) == 60
+
+
+@pytest.mark.parametrize("piece", ["'", '"', ".", "<", ")", "<a>", "x,", "a"])
+def test_one_very_long_word_is_only_slow(piece):
+    line = piece * 20_000
+    assert "".join(" ".join(TreebankWords().encode(line)).split()).replace("-rrb-", ")") or piece
+    assert "".join(split_sentences(line)) == line
