@@ -13,9 +13,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_f
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from .models import rnn, transformer_options
-from .models.rnn_encoder import SENTENCE_MARK
 from .options import SummarizationConfig
 from .task import SummarizationTask
+from .words import SENTENCE_MARK
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 """Named architectures of all families: what each changes in the defaults."""

@@ -11,8 +11,7 @@ from typing import Any, List
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from .evaluation import SENTENCE_MARK
-from .words import Characters, MosesWords, RawWords, TreebankWords, split_sentences
+from .words import SENTENCE_MARK, Characters, MosesWords, RawWords, TreebankWords, split_sentences
 
 WORDS = ("moses", "ptb", "spaces", "characters", "raw")
 MARKS = ("drop", "keep", "insert")

@@ -14,6 +14,9 @@ from nltk.tokenize.treebank import TreebankWordDetokenizer
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
+SENTENCE_MARK = "<q>"
+"""Stands between the sentences of a line, in raw text, among the tokens and in summaries."""
+
 CACHED_CHUNKS = 500_000
 """Different chunks of text whose words are remembered, about 100 MB; then the memory starts anew."""
 

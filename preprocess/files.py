@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Deque, Dict, Iterable, Iterator, List, Optional, TextIO, Tuple
 
 SENTENCE_MARK = "<q>"
-"""Between the sentences of a line; ``fairseq_etads.evaluation.SENTENCE_MARK``, without importing fairseq for it."""
+"""Between the sentences of a line; ``fairseq_etads.words.SENTENCE_MARK``, without importing fairseq for it."""
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")

@@ -3,9 +3,10 @@
 from .command import main
 from .resampling import bootstrap_intervals, compare_pairs
 from .rouge import RougeReport, Score, Settings, pair_scores, rouge
-from .text import read_lines, split_summary
+from .text import SENTENCE_MARK, read_lines, split_summary
 
 __all__ = [
+    "SENTENCE_MARK",
     "RougeReport",
     "Score",
     "Settings",

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence
 
-from etads_preprocess import files
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-SENTENCE_MARK = "<q>"
+from ..words import SENTENCE_MARK
+
 PUNKT = PunktSentenceTokenizer()  # untrained: its rules only
 _LEFTOVERS = {
     'BPE marks ("@@")': re.compile(r"@@( |$)"),
@@ -28,6 +28,8 @@ def read_lines(path: str) -> List[str]:
         OSError: the file cannot be read.
         ValueError: it is not UTF-8; names the line.
     """
+    from etads_preprocess import files  # not for training, whose plugin may be used where only it lies
+
     try:
         return list(files.read_lines(Path(path)))
     except files.PrepareError as error:

@@ -19,9 +19,10 @@ from ..dictionary import without_tail
 from ..embedding import VocabularyEmbedding, load_vectors
 from ..optim import mark_table
 from ..pointer import KINDS
+from ..words import SENTENCE_MARK
 from .common import SummarizationModel, check_one_dictionary, check_words
 from .rnn_decoder import RecurrentDecoder
-from .rnn_encoder import SENTENCE_MARK, RecurrentEncoder
+from .rnn_encoder import RecurrentEncoder
 
 FACTOR_DIM = 16
 """Width of a factor's vectors where --source-factors gives none."""

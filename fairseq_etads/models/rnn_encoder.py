@@ -10,8 +10,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ..batch_vocab import BatchVocab
 from ..candidates import Candidates
 
-SENTENCE_MARK = "<q>"
-"""The token that ends a sentence of a document, and belongs to it."""
 SENTENCE_POSITIONS = 100
 """Sentences from here on share the last position vector."""
 SENTENCE_POSITION_DIM = 32
