@@ -9,7 +9,9 @@ numbers, quotes, brackets and abbreviations. Then
   commands run them, with --jobs processes, without and with the time that starting takes;
 - "processor": the same in one process, in milliseconds of processor, which a busy machine hardly changes;
 - "tokenisers": milliseconds for a document in one process, of sentences that are cut already, interleaved runs;
-- "memory": the greatest resident size of the command's processes on the smaller and the larger half of the corpus.
+- "memory": the greatest resident size of etads-corpus's first process for a tenth of the corpus and for all of it.
+
+On a machine that does other things the pipeline's seconds say little; "processor" and the load average tell.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import random
 import resource
 import statistics
@@ -184,12 +187,18 @@ def main():
                 (count - few) / (read_all + tokenise_all - read_few - tokenise_few)
             ),
         }
-        report["processor, ms for a document: sentences, words"] = processor_time(folder / "all", count)
-        report["memory, MB"] = {f"{few} stories": memory["few"], f"{count} stories": memory["all"]}
+        spent = processor_time(folder / "all", count)
+        report["processor, ms for a document: sentences, words"] = spent
+        report["documents per second of free cores, by processor time"] = round(args.jobs * 1000 / sum(spent))
+        report["memory of etads-corpus's first process, MB"] = {
+            f"{few} stories": memory["few"],
+            f"{count} stories": memory["all"],
+        }
         with open(folder / "all" / "text" / "train.source") as file:
             documents = [line.strip().split(" <q> ") for line, _ in zip(file, range(500))]
     report["tokenisers, ms for a document in one process"] = tokenisers(documents, args.runs)
     report["peak memory of this program, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    report["load average at the end"] = round(os.getloadavg()[0], 1)
     print(json.dumps(report, indent=2))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=2) + "\n")

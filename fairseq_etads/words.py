@@ -157,7 +157,7 @@ class TreebankWords:
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(chunk):  # what nltk's rules come to for most chunks
+        if simple and not self._contracted.search(simple.group(2)):  # what nltk's rules come to for most chunks
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))

@@ -4,7 +4,7 @@ import re
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads import words as module
@@ -43,6 +43,7 @@ PARTS = st.lists(st.sampled_from(["it", "n't", "'s", "'ll", "-", "(", ")", ",", 
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(PARTS.map("".join), max_size=5))
+@example(["cannotn't", "cannot's", "gonna-it"])
 def test_the_short_way_for_simple_words_is_nltks(chunks):
     sentence = " ".join(chunks)
     found = " ".join(TreebankWords().encode(sentence, keep_case=True)).split()
