@@ -8,8 +8,9 @@
 #   --seeds LIST, --archs LIST   default: "1", and all eight
 #
 # Deviations from the papers: another corpus, width 128 and word vectors of 100, 8,000 known words in one dictionary, Adam
-# with rate 1e-3, dropout 0.2, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors. It
-# says whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
+# with rate 1e-3, dropout 0.2, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors, at
+# least 3 words, and without a pointer the most attended word for an unknown one. It says whether the mechanisms train and
+# roughly what they do, not what they reach on Gigaword.
 # Can be interrupted and started again. Prints Markdown tables; "copied" is the source copy rate.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -37,17 +38,18 @@ supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --
 systems=()
 for seed in $seeds; do
     for arch in $archs; do
-        run=$out/$arch-$seed options=()
+        run=$out/$arch-$seed options=() decoding=(-- --replace-unknown)
         case $arch in
             feats*) options=(--source-factors tf:10,idf:10) ;;
             pg_coverage) options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5))) ;;
         esac
+        case $arch in *_ptr | pg_coverage) decoding=() ;; esac
         train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
             --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \
             --clip-norm 2 --max-update "$steps" --seed "$seed" --num-workers 0 --cpu ${options[@]+"${options[@]}"}
         if [ ! -f "$run/summaries.txt" ]; then
             supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
-                --max-len 30 --cpu
+                --min-len 3 --max-len 30 --cpu ${decoding[@]+"${decoding[@]}"}
         fi
         systems+=(--system "$arch-$seed=$run/summaries.txt")
     done

@@ -13,8 +13,8 @@
 #
 # As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
 # 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
-# number of steps, no word vectors to begin with. Both models are words_lvt2k_temp_att, one with
-# --no-temporal-attention: they differ in nothing else.
+# number of steps, no word vectors to begin with, the most attended word for an unknown one. Both models are
+# words_lvt2k_temp_att, one with --no-temporal-attention: they differ in nothing else.
 # Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -48,7 +48,7 @@ for seed in $seeds; do
             ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
         if [ ! -f "$run/$subset.txt" ]; then
             supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$data/prepared" --subset "$subset" \
-                --output "$run/$subset.txt" --max-len 100 ${device[@]+"${device[@]}"}
+                --output "$run/$subset.txt" --max-len 100 ${device[@]+"${device[@]}"} -- --replace-unknown
         fi
         systems+=(--system "$name-$seed=$run/$subset.txt")
     done
