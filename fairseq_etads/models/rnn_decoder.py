@@ -119,13 +119,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """The vocabulary of a batch of documents (B, S), over all V words."""
         return batch_vocab(src_tokens, self.dictionary)
 
-    def candidates(self, src_tokens: Tensor, summaries: Optional[Tensor]) -> Candidates:
-        """The words of the softmax.
-
-        Args:
-            src_tokens: documents (B, S).
-            summaries: (B, T), the words that are fed when summaries are given: their own, but for the end symbol. They
-                are candidates, as in Jean et al. 2014, so that each has a likelihood. In search there are none.
+    def candidates(self, src_tokens: Tensor) -> Candidates:
+        """The words of the softmax for documents (B, S).
 
         In training the batch shares its candidates; otherwise each document has its own, so that what is found does not
         depend on the batch.
@@ -134,8 +129,6 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.source_words is not None:
             known = src_tokens < len(self.source_words)
             texts = self.source_words[src_tokens.masked_fill(~known, 0)]
-        if summaries is not None:
-            texts = torch.cat([texts, summaries], dim=1)
         size, specials = len(self.dictionary), self.dictionary.nspecial
         return Candidates(texts, self.large_vocabulary_trick, size, specials, shared=self.training)
 
@@ -167,7 +160,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         states = self.dropout(torch.tanh(self.readout(features)))
         if features_only:
             return states, extra
-        return self._logits(states, features, log_weights, extra, prev_output_tokens, encoder_out, incremental_state)
+        return self._logits(states, features, log_weights, extra, encoder_out, incremental_state)
 
     def _run(
         self, x: Tensor, real: Tensor, encoder_out: Dict[str, Any], incremental_state: Optional[Any]
@@ -244,18 +237,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         features: Tensor,
         log_weights: Tensor,
         extra: Dict[str, Any],
-        tokens: Tensor,
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """Logits of readouts (N, T, E); adds "candidates" and "pointer" to the extras."""
         source = encoder_out["src_tokens"][0]
-        # in search the batch's words stay the same; a given summary has words of its own
+        # in search the words and their rows stay the same; in training there is a gradient to each call's
         kept = encoder_out if incremental_state is not None else {}
         candidates: Optional[Candidates] = kept.get("candidates")
         if candidates is None and self.large_vocabulary_trick:
-            given = tokens.reshape(len(source), -1) if incremental_state is None else None
-            candidates = kept["candidates"] = self.candidates(source, given)
+            candidates = kept["candidates"] = self.candidates(source)
             kept["output_rows"] = self.output_projection.rows(candidates.words)
         logits = self.output_projection(states, kept.get("output_rows"))
         if candidates is not None:
