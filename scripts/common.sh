@@ -99,6 +99,27 @@ print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
 
+# train_once RUN COMMAND...: run a command of fairseq-train and show what matters of RUN/train.log; do nothing if it has
+# finished before, because fairseq-train would do one step more each time it is started after the last one.
+train_once() {
+    local run=$1
+    shift
+    if [ "$(cat "$run/finished.txt" 2>/dev/null)" = "$*" ]; then
+        say "already trained with these options (delete $run/finished.txt to go on): $run/checkpoints/checkpoint_best.pt"
+        return
+    fi
+    mkdir -p "$run"
+    say "training $run; log: $run/train.log"
+    supervise "$@" > >(tee -a "$run/train.log" | show_training >&2) 2>&1 ||
+        die "fairseq-train failed; see the end of $run/train.log"
+    echo "$*" > "$run/finished.txt"
+    say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
+}
+
+show_training() {
+    awk '/\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training/ { print substr($0, 1, 200); fflush() }'
+}
+
 # For train_small, on the 12,000 pairs of the sample corpus: they are too few to learn positions from.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
@@ -163,17 +184,12 @@ PYTHON
 # train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, batches sorted within every ten. Does
 # nothing where that has been done with these options, and goes on where it was interrupted.
 train_recurrent() {
-    local run=$1 prepared=$2 command
+    local run=$1 prepared=$2
     shift 2
-    command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --criterion summarization_nll
-        --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 --save-dir "$run/checkpoints"
-        --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 --no-progress-bar --log-format simple
-        --log-interval 100 "$@")
-    [ "$(cat "$run/finished.txt" 2>/dev/null)" != "${command[*]}" ] || return 0
-    mkdir -p "$run"
-    say "training $run; log: $run/train.log"
-    supervise "${command[@]}" >> "$run/train.log" 2>&1 || die "fairseq-train failed; see the end of $run/train.log"
-    echo "${command[*]}" > "$run/finished.txt"
+    train_once "$run" fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization \
+        --criterion summarization_nll --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 --save-dir "$run/checkpoints" \
+        --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 --no-progress-bar \
+        --log-format simple --log-interval 100 "$@"
 }
 
 # The optimiser of Nallapati et al.: Adadelta as in the code that they began with, which leaves their rate of 0.001 aside.

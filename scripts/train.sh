@@ -64,24 +64,9 @@ else
     supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 fi
 
-command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" ${pointer:+--pointer "$pointer"}
-    --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
-    --criterion summarization_nll --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8
-    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens"
-    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100
-    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"})
-
-# fairseq-train would do one step more each time it is started after the last one
-finished=$out/finished.txt
-if [ "$(cat "$finished" 2>/dev/null)" = "${command[*]}" ]; then
-    say "already trained with these options (delete $finished to go on): $out/checkpoints/checkpoint_best.pt"
-    exit 0
-fi
-say "training $arch; log: $out/train.log"
-show() {
-    awk '/\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training/ { print substr($0, 1, 200); fflush() }'
-}
-supervise "${command[@]}" > >(tee -a "$out/train.log" | show >&2) 2>&1 ||
-    die "fairseq-train failed; see the end of $out/train.log"
-echo "${command[*]}" > "$finished"
-say "best checkpoint: $out/checkpoints/checkpoint_best.pt"
+train_once "$out" fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
+    ${pointer:+--pointer "$pointer"} --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 \
+    --keep-interval-updates 1 --criterion summarization_nll --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8 \
+    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
+    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100 \
+    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}
