@@ -1,6 +1,7 @@
 """Which words the model knows, and which it can only copy: both are in one dictionary, in this order."""
 
 import copy
+import hashlib
 import re
 from typing import Any
 
@@ -33,6 +34,12 @@ def known_words(dictionary: Dictionary) -> int:
 def is_padding_word(word: str) -> bool:
     """Whether a word looks like those with which fairseq pads a dictionary."""
     return _PADDING_WORD.fullmatch(word) is not None
+
+
+def fingerprint(dictionary: Dictionary) -> str:
+    """SHA-256 of the words a model knows, in order, first 16 hexadecimal digits; the copy tail may differ."""
+    words = "\n".join(dictionary.symbols[: known_words(dictionary)])
+    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:

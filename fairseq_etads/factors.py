@@ -8,11 +8,14 @@ DATA/SPLIT.factor-NAME.{bin,idx}         fairseq's indexed data: one value a wor
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
+from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+
+from .dictionary import fingerprint
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -102,3 +105,56 @@ class FactoredPairs(LanguagePairDataset):
                 factors[row, tokens[row] != pad] = values[number].to(factors)
             batch["net_input"]["factors"] = factors
         return batch
+
+
+class FactoredTask:
+    """To be inherited before fairseq's task: the factors of its data, and those that its models read."""
+
+    cfg: Any
+    _factors: Tuple[str, ...] = ()
+    _dictionaries: Optional[Dict[str, Dictionary]] = None
+
+    @property
+    def factor_dictionaries(self) -> Dict[str, Dictionary]:
+        """The dictionary of each factor of the data, by its name."""
+        if self._dictionaries is None:
+            directories = utils.split_paths(self.cfg.data) if self.cfg.data else []
+            self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
+        return self._dictionaries
+
+    @factor_dictionaries.setter
+    def factor_dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
+        self._dictionaries = dictionaries
+
+    def read_factors(self, names: Tuple[str, ...]) -> None:
+        """Have batches with the factors that a model reads, in its order."""
+        if self._factors and names and names != self._factors:
+            raise ValueError(f"the models of an ensemble read different factors: {self._factors} and {names}")
+        self._factors = self._factors or names
+
+    def load_factors(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
+        """The values of those factors; see :func:`load_factor`."""
+        return {
+            name: load_factor(directory, split, name, self.factor_dictionaries[name], sizes) for name in self._factors
+        }
+
+    def refuse_plain_words(self) -> None:
+        """Words alone were given."""
+        if self._factors:
+            raise ValueError(
+                f"the model reads source factors ({', '.join(self._factors)}; --source-factors), and words alone were "
+                "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
+            )
+
+    def factor_fingerprints(self) -> Dict[str, str]:
+        """What a checkpoint remembers of the factors' dictionaries."""
+        return {name: fingerprint(self.factor_dictionaries[name]) for name in self._factors}
+
+    def check_factors(self, trained: Dict[str, str]) -> None:
+        """Refuse other dictionaries than those of a checkpoint, from its :meth:`factor_fingerprints`."""
+        for name, words in trained.items():
+            if name in self.factor_dictionaries and fingerprint(self.factor_dictionaries[name]) != words:
+                raise ValueError(
+                    f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
+                    "give the data directory with which it was trained"
+                )

@@ -2,7 +2,6 @@
 
 import contextlib
 import filecmp
-import hashlib
 import logging
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from .compat import replacements_file
 from .data import SummarizationDataset
-from .dictionary import SummarizationDictionary, known_words
-from .factors import load_factor, load_factor_dictionaries
+from .dictionary import SummarizationDictionary, fingerprint, known_words
+from .factors import FactoredTask
 from .generation import SummaryGenerator
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .pointer import pointer_of
@@ -31,12 +30,6 @@ UNKNOWN_CHECKED = 2000
 
 UNKNOWN_ALLOWED = 0.002
 """Share of unknown words that training data for a pointer may have: subwords leave a few, whole words many more."""
-
-
-def fingerprint(dictionary: Dictionary) -> str:
-    """SHA-256 of the words a model knows, in order, first 16 hexadecimal digits; the copy tail may differ."""
-    words = "\n".join(dictionary.symbols[: known_words(dictionary)])
-    return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -53,7 +46,7 @@ def _mixing(models: List[Any]) -> Iterator[None]:
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(FairseqTask):
+class SummarizationTask(FactoredTask, FairseqTask):
     """Summarise documents.
 
     The checkpoint remembers the truncation lengths and the dictionaries' fingerprints, so that generation reads as much
@@ -76,9 +69,7 @@ class SummarizationTask(FairseqTask):
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
         self._trained: Optional[Dict[str, Any]] = None
         self._pointer = "none"
-        self._factors: Tuple[str, ...] = ()
         self._candidates = 0
-        self._factor_dictionaries: Optional[Dict[str, Dictionary]] = None
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
@@ -127,23 +118,8 @@ class SummarizationTask(FairseqTask):
         pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
         self._candidates = self._candidates or getattr(model.decoder, "large_vocabulary_trick", 0)
-        factors = getattr(model, "factors", ())
-        if self._factors and factors and factors != self._factors:
-            raise ValueError(f"the models of an ensemble read different factors: {self._factors} and {factors}")
-        self._factors = self._factors or factors
+        self.read_factors(getattr(model, "factors", ()))
         return model
-
-    @property
-    def factor_dictionaries(self) -> Dict[str, Dictionary]:
-        """The dictionary of each source factor of the data, by its name."""
-        if self._factor_dictionaries is None:
-            directories = utils.split_paths(self.cfg.data) if self.cfg.data else []
-            self._factor_dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
-        return self._factor_dictionaries
-
-    @factor_dictionaries.setter
-    def factor_dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
-        self._factor_dictionaries = dictionaries
 
     @property
     def is_loading(self) -> bool:
@@ -226,10 +202,6 @@ class SummarizationTask(FairseqTask):
                 f"it has: {', '.join(found) or 'none'}"
             ) from None
         self._check_unknown(split, pairs.src)
-        factors = {
-            name: load_factor(directory, split, name, self.factor_dictionaries[name], pairs.src_sizes)
-            for name in self._factors
-        }
         self.datasets[split] = SummarizationDataset(
             pairs.src,
             pairs.src_sizes,
@@ -240,7 +212,7 @@ class SummarizationTask(FairseqTask):
             truncate_source=self.truncate_source,
             truncate_target=self.truncate_target,
             name=split,
-            factors=factors,
+            factors=self.load_factors(directory, split, pairs.src_sizes),
             sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
             references=0 if self._rouge is None or split == self.cfg.train_subset else self._rouge.samples,
             left_pad_source=self.cfg.left_pad_source,
@@ -280,11 +252,7 @@ class SummarizationTask(FairseqTask):
         Raises:
             ValueError: the model reads source factors, which typed words do not have.
         """
-        if self._factors:
-            raise ValueError(
-                f"the model reads source factors ({', '.join(self._factors)}; --source-factors), and words alone were "
-                "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
-            )
+        self.refuse_plain_words()
         return SummarizationDataset(
             src_tokens,
             src_lengths,
@@ -401,7 +369,7 @@ class SummarizationTask(FairseqTask):
             "truncate_target": self.truncate_target,
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
-            "factor_dictionaries": {name: fingerprint(self.factor_dictionaries[name]) for name in self._factors},
+            "factor_dictionaries": self.factor_fingerprints(),
         }
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -418,12 +386,7 @@ class SummarizationTask(FairseqTask):
                     f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with ({trained}): "
                     "give the data directory with which it was trained"
                 )
-        for name, trained in state_dict.get("factor_dictionaries", {}).items():
-            if name in self.factor_dictionaries and fingerprint(self.factor_dictionaries[name]) != trained:
-                raise ValueError(
-                    f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
-                    "give the data directory with which it was trained"
-                )
+        self.check_factors(state_dict.get("factor_dictionaries", {}))
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):
             trained = state_dict.get(option)

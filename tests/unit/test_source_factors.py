@@ -130,3 +130,19 @@ def test_without_the_option_or_without_shuffling_the_order_is_fairseqs():
 def test_impossible_sorting_is_refused_in_words(options):
     with pytest.raises(ValueError, match=r"--sort-within -?\d+: choose .*--batch-size"):
         make_task(**options)
+
+
+def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
+    task = make_task()
+    task.factor_dictionaries = {"tf": make_dictionary(words=5), "pos": make_dictionary(words=6)}
+    task.read_factors(("tf",))
+    state = task.state_dict()
+    assert list(state["factor_dictionaries"]) == ["tf"]
+    other = make_task()
+    other.factor_dictionaries = dict(task.factor_dictionaries)
+    other.load_state_dict(state)
+    other.factor_dictionaries["tf"] = make_dictionary(words=7)
+    with pytest.raises(ValueError, match='the dictionary of the factor "tf"'):
+        other.load_state_dict(state)
+    with pytest.raises(ValueError, match="different factors"):
+        task.read_factors(("pos",))
