@@ -76,7 +76,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     ) -> Dict[str, Any]:
         """As fairseq's, and the documents themselves for the pointer ("src_tokens").
 
-        "encoder_out" is what the decoder reads: aggregated, then gated, if the options say so.
+        "encoder_out" is what the decoder reads: aggregated, then gated, if the options say so. What attention has
+        aggregated is about many words at once, so for the pointer there are the "last_states", too.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
@@ -90,11 +91,14 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         if self.gate is not None:
             memory = self.gate(memory, mask)
         states = out["encoder_states"] if return_all_hiddens else []
-        return {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
+        result = {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
+        return result if self.aggregation is None else {**result, "last_states": out["encoder_out"]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """As fairseq's, and the vocabulary of the batch with it."""
+        """As fairseq's, and what the pointer needs with it."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
+        if "last_states" in encoder_out:
+            reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
         if "batch_vocab" in encoder_out:
             reordered["batch_vocab"] = encoder_out["batch_vocab"].select(new_order)
         return reordered
@@ -137,7 +141,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             assert encoder_out is not None
             if "batch_vocab" not in encoder_out:
                 encoder_out["batch_vocab"] = self.batch_vocab(encoder_out["src_tokens"][0])
-            extra["pointer"] = self.pointer(states, encoder_out["encoder_out"][0], encoder_out["batch_vocab"])
+            (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
+            extra["pointer"] = self.pointer(states, memory, encoder_out["batch_vocab"])
         return self.output_layer(states), extra
 
     def get_normalized_probs(

@@ -3,8 +3,9 @@
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch, make_model
+from helpers import EOS, PAD, make_batch, make_model, make_task
 
+from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.memory import Aggregation, EncoderGate, last_real_state
 
 WIDTH, HEADS = 8, 2
@@ -130,6 +131,30 @@ def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
         out = model.encoder(tokens, return_all_hiddens=True)
         before, last = (model.encoder.layer_norm(states) for states in out["encoder_states"][-2:])
     torch.testing.assert_close(out["encoder_out"][0], before + last)
+
+
+def test_the_pointer_reads_the_states_that_are_not_aggregated(documents):
+    """Also when beams leave and change places, so that a document is summarised the same in any batch."""
+    task = make_task(tail=20)
+    model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=True)
+    tokens = make_batch(documents)
+    read = []
+    model.decoder.pointer.register_forward_pre_hook(lambda _, arguments: read.append(arguments[1]))
+    with torch.no_grad():
+        encoded = model.encoder(tokens, return_all_hiddens=True)
+        model.decoder(torch.full((len(tokens), 1), EOS), encoder_out=encoded)
+    assert read[0] is encoded["encoder_states"][-1] and read[0] is not encoded["encoder_out"][0]
+    generator = SummaryGenerator([model], task.target_dictionary, 3, max_len_b=6)
+    samples = [
+        {"net_input": {"src_tokens": t, "src_lengths": t.ne(PAD).sum(1)}} for t in (tokens, *map(alone, documents))
+    ]
+    together, *each = (generator.generate([model], sample) for sample in samples)
+    for row, one in zip(together, each):
+        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in one[0]]
+
+
+def alone(document):
+    return make_batch([document])
 
 
 def test_states_of_all_layers_are_given_only_when_wanted(documents):
