@@ -8,6 +8,7 @@ import pytest
 from rouge_score import rouge_scorer
 
 from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rougeL")
 HYPOTHESES = [
@@ -158,6 +159,23 @@ def test_of_several_references_the_best_counts_for_each_pair_and_metric():
     assert values(report, "rouge1") == pytest.approx([100, 100, 100])
     assert values(report, "rouge2") == pytest.approx([f1(100, 100 / 3) / 2, 50, 50 / 3])
     assert rouge(["w1"], [["w1"]]).to_dict() == rouge(["w1"], ["w1"]).to_dict()
+
+
+@pytest.mark.parametrize("backend", ["python", "perl"])
+@pytest.mark.parametrize("multi", ["best", "average"])
+def test_empty_lines_that_pad_a_set_of_references_do_not_count(backend, multi):
+    if backend == "perl":
+        try:
+            find_perl_rouge()
+        except ValueError as error:
+            pytest.skip(str(error))
+    options = {"backend": backend, "multi": multi, "byte_limit": 75, "bootstrap": 1}
+    hypotheses, first = ["w1 w2", "w5 w6", "w7 w8"], ["w1 w2 w3", "", "w7 w8"]
+    found = rouge(hypotheses, [first, ["", " <q> ", "w7 w9"], ["", "", ""]], **options)
+    expected = [rouge(hypotheses[:1], first[:1], **options), None, rouge(["w7 w8"], [["w7 w8"], ["w7 w9"]], **options)]
+    for metric in METRICS:
+        sums = np.sum([values(report, metric) for report in expected if report], axis=0)
+        assert values(found, metric) == pytest.approx((sums / 3).tolist(), abs=0.002)
 
 
 # --- sentences ---
