@@ -213,6 +213,7 @@ def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
         (["--oracle=0"], "--oracle is 0"),
         (["--plot=x.gif"], '--plot "x.gif": the name must end in .png'),
         (["--system=other=missing"], "missing"),
+        (["--json=nowhere/x.json"], '--json "nowhere/x.json": no file can be written'),
     ],
 )
 def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, words):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, command, main, read_lines, rouge, split_summary
 from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rougeL")
@@ -374,6 +374,17 @@ def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
 
 def test_command_refuses_wrong_numbers(files, capsys):
     check_error([*files, "--bootstrap", "0"], capsys, "bootstrap is 0")
+
+
+def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "pair_scores", lambda *_, **__: pytest.fail("scored first"))
+    check_error(
+        [*files, "--per-example", "o.csv"], capsys, '--per-example "o.csv": the name must end in .jsonl or .tsv'
+    )
+    for option, name in (("--json", tmp_path), ("--json", tmp_path / "a" / "b"), ("--per-example", "no/x.tsv")):
+        check_error([*files, option, str(name)], capsys, f'{option} "{name}": no file can be written there')
+    assert command.compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
+    assert f'--json "{tmp_path}"' in capsys.readouterr().err
 
 
 def test_only_line_feeds_end_lines(tmp_path):
