@@ -31,6 +31,7 @@ setup(
         "sacremoses>=0.0.53",  # Moses tokeniser and detokeniser, the one fairseq's --tokenizer moses calls
         "subword-nmt>=0.3.8",  # BPE, the one fairseq's --bpe subword_nmt calls
         "sentencepiece>=0.1.99",  # unigram and BPE on raw text, the one fairseq's --bpe sentencepiece calls
+        "regex>=2020.1.8",  # words of every script for etads-analyse, which re does not know; sacremoses needs it too
         "tabulate>=0.8",  # the tables of etads-analyse and etads-human; fairseq's sacrebleu needs it too
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
     ],

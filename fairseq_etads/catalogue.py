@@ -31,28 +31,38 @@ def numbered_dictionary(size: int) -> Dictionary:
     return dictionary
 
 
-def count_parameters(arch: str, vocabulary: int) -> int:
+def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
     """Trainable numbers of an architecture with its own defaults; shared ones count once, factors have 50 values each.
 
     Args:
         arch: a name in ``PRESETS``.
-        vocabulary: entries of the dictionary that source and target share, special symbols included.
+        vocabulary: entries of the dictionary of the documents, special symbols included.
+        target_vocabulary: entries of that of the summaries; None if both share one.
+
+    Returns:
+        None if there are two dictionaries and the architecture needs one.
     """
-    dictionary = numbered_dictionary(vocabulary - 1)
-    dictionary.add_symbol(SENTENCE_MARK)
-    task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
-    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
+    if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
+        return None
+    source = target = numbered_dictionary(vocabulary - 1)
+    source.add_symbol(SENTENCE_MARK)
+    if target_vocabulary is not None:
+        target = numbered_dictionary(target_vocabulary - 1)
+        target.add_symbol("summary")  # another word, so that there are two dictionaries even if they are equally long
+    task = SummarizationTask(SummarizationConfig(), source, target)
+    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # shapes without memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def describe(vocabulary: int) -> Iterator[Tuple[str, str, str]]:
+def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
     """Name, parameters and changed defaults of each architecture."""
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
-        yield arch, f"{count_parameters(arch, vocabulary):,}", changed or "the defaults"
+        count = count_parameters(arch, vocabulary, target_vocabulary)
+        yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
 
 
 def _flag(option: str, value: Any) -> str:
@@ -102,18 +112,25 @@ def main(argv: Optional[List[str]] = None) -> None:
     )
     parser.add_argument("arch", nargs="?", choices=list(PRESETS), help="show this architecture's options")
     parser.add_argument(
-        "--vocabulary", type=int, default=50000, help="entries of the shared dictionary (default: %(default)s)"
+        "--vocabulary", type=int, default=50000, help="entries of the documents' dictionary (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--target-vocabulary",
+        type=int,
+        help="entries of the summaries' dictionary (default: one for both, which some architectures need)",
     )
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # Hydra's about how fairseq calls it
-    if args.vocabulary < 5:
-        parser.error(f"--vocabulary {args.vocabulary}: choose 5 or more")
+    for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
+        if size is not None and size < 5:
+            parser.error(f"{option} {size}: choose 5 or more")
     if args.arch:
         options_of(args.arch).print_help()
         return
-    rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary)]
+    rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary, args.target_vocabulary)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for arch, count, changes in rows:
-        print(f"{arch:<23} {count:>12}   {changes}")
+        print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")
 
 
 if __name__ == "__main__":

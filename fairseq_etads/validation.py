@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict, List, Optional, Sequence
@@ -24,6 +25,8 @@ POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "le
 SUBWORDS = 0.02
 """Share of the known words that look like subwords, from which on they are taken for such."""
 
+_BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
+_BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
 _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordofreference"}
 
 
@@ -123,10 +126,14 @@ class ValidationRouge:
         self._generator = None
 
     def decode(self, tokens: Tensor, what: str) -> str:
-        """Ids (T,) of the dictionary -> text; unknown words of a "hypothesis" and a "reference" are never the same."""
+        """Ids (T,) of the dictionary -> text; unknown words of a "hypothesis" and a "reference" are never the same.
+
+        The Penn Treebank's names of brackets become brackets, since to ROUGE ``-lrb-`` would be the word "lrb".
+        """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), self.task.target_dictionary.pad())
         text = self.task.target_dictionary.string(words, symbol, unk_string=_UNKNOWN[what])
+        text = _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
         return text if self.detokenizer is None else self.detokenizer.decode(text)
 
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:

@@ -43,12 +43,27 @@ score() {
     etads-rouge "$1" "$references" ${more[@]+"${more[@]}"}
     echo
 }
+# write_leads FILE: the first words of each document, as etads-analyse --lead-words takes them.
+write_leads() {
+    python - "$documents" "$lead" "$1" ${more[@]+"${more[@]}"} <<'PYTHON'
+import argparse, pathlib, sys
+from fairseq_etads.evaluation.analysis import lead_words
+from fairseq_etads.evaluation.command import add_scoring_options
+from fairseq_etads.evaluation.text import read_lines, split_summary
+documents, lead, out, *more = sys.argv[1:]
+parser = argparse.ArgumentParser(add_help=False)
+add_scoring_options(parser, 1)
+mark = parser.parse_known_args(more)[0].sentence_mark
+leads = (lead_words(split_summary(line, mark), int(lead)) for line in read_lines(documents))
+pathlib.Path(out).write_text("".join(f" {mark} ".join(sentences) + "\n" for sentences in leads), encoding="utf-8")
+PYTHON
+}
 for file in "${summaries[@]}"; do score "$file"; done
 if [ -n "$documents" ]; then
-    first=$(dirname "${summaries[0]}")/first-$lead-words.txt
-    awk -v n="$lead" '{ line = $1; for (i = 2; i <= n && i <= NF; i++) line = line " " $i; print line }' \
-        "$documents" > "$first"
-    score "$first"
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    write_leads "$scratch/first-$lead-words.txt"
+    score "$scratch/first-$lead-words.txt" | sed "s|^hypothesis: $scratch/.*|hypothesis: first $lead words of $documents|"
 fi
 if [ -n "$compare" ]; then
     for file in "${summaries[@]:1}"; do
@@ -58,7 +73,8 @@ if [ -n "$compare" ]; then
 fi
 if [ -n "$analyse" ]; then
     systems=()
-    for file in "${summaries[@]}"; do systems+=(--system "$file=$file"); done
+    # the first "=" ends a name, so that names cannot have one
+    for file in "${summaries[@]}"; do systems+=(--system "${file//=/:}=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
         ${more[@]+"${more[@]}"}
     echo

@@ -1,22 +1,24 @@
 """What summaries are made of: copied, new and repeated n-grams, lengths, places in the document; and simple extracts.
 
-Words are lower-cased runs of letters and digits of any script ("words"), what stands between white space ("space"), or
-single characters ("characters", for Chinese). N-grams run across the sentences of a text. A figure of a system is the
-mean over those summaries that have it: a summary of two words has no trigrams that could be new.
+Words are lower-cased runs of letters, their marks, and digits of any script ("words"), what stands between white space
+("space"), or single characters ("characters", for Chinese). N-grams run across the sentences of a text. A figure of a
+system is the mean over those summaries that have it: a summary of two words has no trigrams that could be new.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
+import regex
 
 ORDERS = (1, 2, 3, 4)
 TENTHS = 10
 POSITION_ORDER = 2
+# marks are parts of letters in Indic scripts, and joiners stand inside words there and in Persian
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 WORDS: Dict[str, Callable[[str], List[str]]] = {
-    "words": lambda text: re.findall(r"\w+", text.lower()),
+    "words": lambda text: _WORD.findall(text.lower()),
     "space": str.split,
     "characters": lambda text: [character for character in text if not character.isspace()],
 }

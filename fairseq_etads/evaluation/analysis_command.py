@@ -10,7 +10,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .analysis import ORDERS, TENTHS, WORDS, Analyser, Analysis, Source, greedy_oracle, lead_words
-from .command import add_scoring_options, named_files, read_summaries, run, settings_of, warn
+from .command import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 from .rouge import RESAMPLES, RougeReport, Settings, check_numbers, make_report, pair_scores, version
 from .text import find_leftovers, split_summary
 
@@ -154,6 +154,8 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 
 
 def _analyse(args: argparse.Namespace) -> None:
+    check_writable("--json", args.json)
+    check_writable("--plot", args.plot)
     if args.plot:
         if Path(args.plot).suffix not in PLOTS:
             raise ValueError(f'--plot "{args.plot}": the name must end in {", ".join(PLOTS)}')

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
@@ -103,14 +104,27 @@ def run(prog: str, work: Callable[[], None]) -> int:
     return 0
 
 
+def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
+    """Raise ValueError if a file that is to be written after long work cannot be; None is no file.
+
+    Args:
+        suffixes: what its name must end in; none for anything.
+    """
+    if name is None:
+        return
+    path = Path(name)
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f'{option} "{name}": the name must end in {" or ".join(suffixes)}')
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f'{option} "{name}": no file can be written there')
+
+
 def write_examples(path: str, scores: np.ndarray, metrics: Sequence[str]) -> None:
     """The score of every line, as JSON lines or, if the name ends in .tsv, as a table with tabs.
 
     Args:
         scores: (n, metric, 3), in [0, 100].
     """
-    if Path(path).suffix not in (".jsonl", ".tsv"):
-        raise ValueError(f'--per-example "{path}": the name must end in .jsonl or .tsv')
     lines = []
     if path.endswith(".tsv"):
         lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES)]))
@@ -155,6 +169,8 @@ def _score(args: argparse.Namespace) -> None:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} exclude one another")
         args.bytes, args.multi = 75, args.multi or "average"
+    check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
+    check_writable("--json", args.json)
     settings = settings_of(args)
     check_numbers(bootstrap=(args.bootstrap, 1), seed=(args.seed, 0), jobs=(args.jobs, 1))
     names = [args.hypothesis, *args.references]
@@ -206,6 +222,7 @@ example:
 
 def compare_files(args: argparse.Namespace) -> Dict[str, Any]:
     """What ``etads-compare`` reports, as types that JSON knows."""
+    check_writable("--json", args.json)
     settings = settings_of(args)
     check_numbers(bootstrap=(args.bootstrap, 1), seed=(args.seed, 0), jobs=(args.jobs, 1))
     names = [args.first, args.second, *args.references]

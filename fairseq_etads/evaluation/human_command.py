@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from tabulate import tabulate
 
-from .command import named_files, read_summaries, run, warn
+from .command import check_writable, named_files, read_summaries, run, warn
 from .human import CRITERIA, Rating, assign, csv_sheet, html_sheet, read_key, read_sheet, summarise
 from .rouge import RESAMPLES, SEED, check_numbers, version
 
@@ -53,7 +53,7 @@ def _make(args: argparse.Namespace) -> None:
     check_numbers(seed=(args.seed, 0))
     files = named_files(args.system)
     sources, *texts = read_summaries([args.source, *files.values()])
-    if args.key.resolve().parent == args.out.resolve():
+    if args.out.resolve() in args.key.resolve().parents:
         raise ValueError(f"--key {args.key}: choose a place outside {args.out}, which annotators will get")
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
@@ -78,6 +78,7 @@ def _make(args: argparse.Namespace) -> None:
 
 def _score(args: argparse.Namespace) -> None:
     check_numbers(bootstrap=(args.bootstrap, 1), seed=(args.seed, 0))
+    check_writable("--json", args.json)
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []

@@ -162,17 +162,18 @@ def perl_scores(
     irregular: bool,
     average: bool,
     jobs: int = 1,
-) -> np.ndarray:
+) -> List[np.ndarray]:
     """Scores of every pair by ROUGE-1.5.5.pl.
 
     Args:
-        texts: for each pair its hypothesis and then its references, each a list of sentences.
+        texts: for each pair its hypothesis and then its references, each a list of sentences; pairs may have different
+            numbers of references.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
         irregular: stem irregular forms by WordNet's lists, as the script does when left alone.
         average: take all references of a pair together ("-f A"); else each by itself.
 
     Returns:
-        (n, K, metric, 3) in [0, 1]: F1, precision, recall, K being 1 with ``average``, else the references of a pair.
+        For each pair (K, metric, 3) in [0, 1]: F1, precision, recall, K being 1 with ``average``, else its references.
 
     Raises:
         ValueError: the script failed; its last message is in the error.
@@ -199,4 +200,5 @@ def perl_scores(
         with ThreadPoolExecutor(jobs) as pool:
             results = list(pool.map(lambda part: _run(perl, data, part, options), parts))
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
-    return rows.reshape(len(texts), -1, len(names), 3)
+    counts = [1 if average else len(pair) - 1 for pair in texts]
+    return np.split(rows, np.cumsum(counts)[:-1])

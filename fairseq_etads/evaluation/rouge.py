@@ -239,8 +239,14 @@ def _map(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
         yield from pool.imap(function, items, chunksize=64)
 
 
+def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
+    """The sentences of a hypothesis and of its references, without empty references; of empty ones alone, with one."""
+    hypothesis, *references = (settings.prepare(text) for text in texts)
+    return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
+
+
 def _prepare_and_score(texts: Sequence[str], settings: Settings) -> np.ndarray:
-    return score_pair([settings.prepare(text) for text in texts], settings)
+    return score_pair(_prepare(texts, settings), settings)
 
 
 def pair_scores(
@@ -253,7 +259,7 @@ def pair_scores(
     """The score of every pair, (n, metric, 3), in [0, 100]: F1, precision, recall.
 
     Args:
-        hypotheses: n texts. references: one or more sets of n texts.
+        hypotheses: n texts. references: one or more sets of n texts; an empty one beside others does not count.
         jobs: processes; they do not change the result. progress: show a bar on stderr if that is a terminal.
 
     Raises:
@@ -265,7 +271,7 @@ def pair_scores(
     check_counts(["hypotheses", *(f"references {i}" for i in range(1, len(references) + 1))], [hypotheses, *references])
     pairs = list(zip(hypotheses, *references))
     if settings.backend == "perl":
-        prepared = [[settings.prepare(text) for text in texts] for texts in pairs]
+        prepared = [_prepare(texts, settings) for texts in pairs]
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
@@ -306,9 +312,10 @@ def rouge(
     """Score ``hypotheses`` (n texts, one summary each) against ``references``.
 
     ``references`` is n texts, or several sets of n texts each, as files hold them; what counts of several is the
-    setting ``multi``. An empty reference scores 0, so it can stand where a set has none. An empty hypothesis scores 0
-    and takes part in the means. ``jobs`` processes share the work and do not change the result. ``progress`` shows a
-    bar on stderr if that is a terminal. ``settings`` are the arguments of :class:`Settings`.
+    setting ``multi``. An empty reference stands where a set has none and is left out; a text that has no other scores
+    0. An empty hypothesis scores 0 and takes part in the means. ``jobs`` processes share the work and do not change the
+    result. ``progress`` shows a bar on stderr if that is a terminal. ``settings`` are the arguments of
+    :class:`Settings`.
 
     Raises ValueError if there is nothing to score, if counts differ, if a text stands where a sequence of texts
     belongs, if a number is too small or a setting unknown.

@@ -2,13 +2,11 @@
 
 import json
 import re
-import socket
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, summaries, write_pairs
+from toy import PLUGIN, SMALL_MODEL, by_two_workers, summaries, write_pairs
 
 from fairseq_etads.evaluation import rouge
 
@@ -72,12 +70,6 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
     assert chosen["optimizer_history"][-1]["num_updates"] == best
 
 
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("localhost", 0))
-        return taken.getsockname()[1]
-
-
 def test_two_workers_log_the_same_figures(corpus, tmp_path):
     """One update with the learning rate 0, so that both have the same model; 37 documents make uneven batches."""
     data = corpus / "bin"
@@ -87,14 +79,7 @@ def test_two_workers_log_the_same_figures(corpus, tmp_path):
     assert not validations(first)
     start = ["--finetune-from-model", str(tmp_path / "start" / "checkpoint_last.pt"), "--lr", "0"]
     logs = [train(data, tmp_path / "one", *options, *start)]
-    distributed = ["--distributed-world-size", "2", "--distributed-init-method", f"tcp://localhost:{free_port()}"]
-    distributed += ["--distributed-no-spawn", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
-    with ThreadPoolExecutor() as pool:
-        runs = [
-            pool.submit(train, data, tmp_path / "two", *options, *start, *distributed, "--distributed-rank", str(rank))
-            for rank in (0, 1)
-        ]
-        logs += [run.result() for run in runs]
+    logs += by_two_workers(train, data, tmp_path / "two", *options, *start)
     assert "as rank 1" in logs[2], "there were no two workers"
     one, two, _ = (validations(log) for log in logs)
     assert one == two and one[1]["rouge1"] > 0

@@ -25,6 +25,26 @@ def test_the_script_scores_compares_and_analyses(tmp_path):
         assert result.returncode == 2 and words in result.stdout
 
 
+def test_the_script_takes_any_name_and_leaves_no_file_beside_the_summaries(tmp_path):
+    """Sentence marks are no words, and a file of the user's that is called like the first words stays as it is."""
+    texts = {
+        "source": ["a <q> b c . <q> d"],
+        "target": ["a b c"],
+        "lr=1,beam=4": ["a b"],
+        "first-3-words.txt": ["mine"],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    command = [str(SCRIPTS / "evaluate.sh"), "--summaries", "lr=1,beam=4", "--references", "target", "--lead", "3"]
+    options = ["--documents", "source", "--analyse", "--show", "0", "--", "--metrics", "1"]
+    output = run_command([*command, *options], cwd=tmp_path).stdout
+    first = output.split("hypothesis: first 3 words of source\n")[1]
+    assert first.split("ROUGE-1 ")[1].split()[:3] == ["100.00"] * 3
+    assert output.count("| lr:1,beam:4") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(texts)
+    assert (tmp_path / "first-3-words.txt").read_text() == "mine\n"
+
+
 def test_sheets_are_made_by_the_command(tmp_path):
     for name, lines in {"source": DOCUMENTS, **SYSTEMS}.items():
         (tmp_path / name).write_text("".join(line + "\n" for line in lines))

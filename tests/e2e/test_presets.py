@@ -1,8 +1,10 @@
 """The architectures of all papers on real text by the real commands: they train, resume, average and summarise."""
 
 import pytest
+import torch
+from fairseq import checkpoint_utils
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, summaries
+from toy import PLUGIN, SMALL_MODEL, by_two_workers, summaries
 
 SIZES = {"train": 200, "valid": 20, "test": 20}
 TRAIN = ["--criterion", "summarization_nll", "--lr", "1e-3", "--truncate-source", "60", "--no-epoch-checkpoints"]
@@ -72,6 +74,22 @@ def test_shared_layers_survive_half_precision_resuming_and_averaging(data, tmp_p
     run_command(["etads-average", str(tmp_path / "mean.pt"), *saved], cwd=tmp_path)
     found = summarise(data / "separate", tmp_path / "mean.pt", "--replace-unknown")
     assert sorted(found) == list(range(SIZES["test"]))
+
+
+def test_two_workers_go_on_with_shared_layers(data, tmp_path):
+    """A worker that had not loaded the checkpoint would wait for the other; the new one holds shared weights once."""
+    arguments = (train, data / "separate", tmp_path, "gated_es_transformer", "--disable-validation", "--max-update")
+    by_two_workers(*arguments, "2")
+    first = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["model"]
+    logs = by_two_workers(*arguments, "4")
+    assert "as rank 1" in logs[1] and "Loaded checkpoint" in logs[0] and "@ 2 updates" in logs[0]
+    saved = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert saved["optimizer_history"][-1]["num_updates"] == 4
+    second, name = saved["model"], "layers.1.fc1.weight"
+    assert not torch.equal(first[f"encoder.{name}"], second[f"encoder.{name}"])
+    assert f"decoder.{name}" not in second and "decoder.layers.1.encoder_attn.q_proj.weight" in second
+    model = checkpoint_utils.load_model_ensemble([str(tmp_path / "checkpoint_last.pt")])[0][0]
+    assert model.decoder.layers[1].fc1.weight is model.encoder.layers[1].fc1.weight
 
 
 def test_layers_that_cannot_be_shared_are_refused_by_the_command(data, tmp_path):

@@ -1,6 +1,8 @@
 """A small task for the real commands: the summary is the document's first two words."""
 
 import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 WORDS = [f"word{number}" for number in range(24)]
 SMALL_MODEL = [
@@ -19,6 +21,18 @@ def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
             document = generator.sample(words, generator.randint(2, longest))
             sources.write(" ".join(document) + "\n")
             targets.write(" ".join(document[:2]) + "\n")
+
+
+def by_two_workers(train, *arguments):
+    """What ``train(*arguments, *options)`` returns in each of two workers on the CPU, in the order of their ranks."""
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        port = taken.getsockname()[1]
+    options = ["--distributed-world-size", "2", "--distributed-init-method", f"tcp://localhost:{port}"]
+    options += ["--distributed-no-spawn", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(train, *arguments, *options, "--distributed-rank", str(rank)) for rank in (0, 1)]
+        return [run.result() for run in runs]
 
 
 def summaries(output):

@@ -91,6 +91,8 @@ def test_figures_are_means_over_the_summaries_that_have_them():
 
 def test_words_of_other_scripts():
     assert WORDS["words"]("Größe, 3.5 Mäuse!") == ["größe", "3", "5", "mäuse"]
+    assert WORDS["words"]("हिन्दी में, snake_case می\u200cخواهم") == ["हिन्दी", "में", "snake", "case", "می\u200cخواهم"]
+    assert WORDS["words"]("cafe\u0301 👩\u200d💻") == ["cafe\u0301"]
     assert WORDS["space"]("A b. c") == ["A", "b.", "c"]
     assert WORDS["characters"]("新闻 a") == ["新", "闻", "a"]
 
@@ -213,6 +215,7 @@ def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
         (["--oracle=0"], "--oracle is 0"),
         (["--plot=x.gif"], '--plot "x.gif": the name must end in .png'),
         (["--system=other=missing"], "missing"),
+        (["--json=nowhere/x.json"], '--json "nowhere/x.json": no file can be written'),
     ],
 )
 def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, words):

@@ -19,8 +19,16 @@ AGGREGATION = BASIC - (401 + 2) * D - (101 + 2) * D + ATTENTION
 # d_m = 256, FFN 1024, 2 layers; source words, target words and the output projection are three tables
 ES_ATTENTION = 4 * (256 * 256 + 256)
 ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # the norms are those of the sublayers
-ES = 3 * V * 256 + 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder adds bridge attention and its norm, no more
+ES_LAYERS = 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder adds bridge attention and its norm, no more
+ES = 3 * V * 256 + ES_LAYERS
 GATE = 256 * 512 + 256  # W_g, b
+
+# words of 200, GRUs of 400 with two biases for each of three gates; the encoder's states are 800 wide
+READER = 2 * 3 * (200 * 400 + 400 * 400 + 2 * 400) + (800 * 400 + 400)  # both directions, and the decoder's first state
+WRITER = 3 * ((200 + 800) * 400 + 400 * 400 + 2 * 400) + ((400 + 200 + 800) * 200 + 200)  # its GRU, and the readout
+ADDITIVE = 800 * 400 + 400 * 400 + (200 * 400 + 400) + 400  # from states, hidden state and word before; v
+GRU = READER + WRITER + ADDITIVE
+T = 68_883  # target words, two tables, and an output bias in the recurrent models
 
 
 @pytest.mark.parametrize(
@@ -33,10 +41,25 @@ GATE = 256 * 512 + 256  # W_g, b
         ("aggregation_transformer", AGGREGATION),
         ("es_transformer", ES),
         ("gated_es_transformer", ES + GATE),
+        ("gru_seq2seq", 3 * V * 200 + V + GRU),
     ],
 )
 def test_parameter_counts(arch, expected):
     assert count_parameters(arch, V) == expected
+
+
+@pytest.mark.parametrize(
+    "arch,expected",
+    [
+        ("es_transformer", (90_000 + 2 * T) * 256 + ES_LAYERS),
+        ("gru_seq2seq", (90_000 + 2 * T) * 200 + T + GRU),
+        ("etads", None),
+        ("pg_coverage", None),
+        ("feats_lvt2k_ptr", None),
+    ],
+)
+def test_parameter_counts_with_two_dictionaries(arch, expected):
+    assert count_parameters(arch, 90_000, T) == expected
 
 
 def test_every_architecture_is_listed(capsys):
@@ -44,6 +67,19 @@ def test_every_architecture_is_listed(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["--arch", *PRESETS]
     assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
+
+
+def test_the_list_is_aligned_and_says_which_architectures_need_one_dictionary(capsys):
+    main(["--vocabulary", "100", "--target-vocabulary", "100"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    place = head.index("what it changes")
+    assert all(line[place - 3 : place] == "   " != line[place - 4 : place - 1] for line in lines)
+    counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
+    assert {arch for arch, count in counts.items() if count == "one dictionary"} == {
+        *("etads", "etads_basic", "etads_focus", "etads_saliency", "aggregation_transformer"),
+        *("feats_lvt2k_ptr", "pg_coverage"),
+    }
+    assert counts["gated_es_transformer"] == f"{300 * 256 + ES_LAYERS + GATE:,}"
 
 
 def test_options_are_shown_with_their_defaults(capsys):
@@ -59,7 +95,7 @@ def test_options_are_shown_with_their_defaults(capsys):
         assert words in shown
 
 
-@pytest.mark.parametrize("argv", [["etadz"], ["--vocabulary", "2"]])
+@pytest.mark.parametrize("argv", [["etadz"], ["--vocabulary", "2"], ["--target-vocabulary", "4"]])
 def test_bad_arguments_are_refused(argv, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(argv)

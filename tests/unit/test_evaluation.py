@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, command, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rougeL")
 HYPOTHESES = [
@@ -158,6 +159,23 @@ def test_of_several_references_the_best_counts_for_each_pair_and_metric():
     assert values(report, "rouge1") == pytest.approx([100, 100, 100])
     assert values(report, "rouge2") == pytest.approx([f1(100, 100 / 3) / 2, 50, 50 / 3])
     assert rouge(["w1"], [["w1"]]).to_dict() == rouge(["w1"], ["w1"]).to_dict()
+
+
+@pytest.mark.parametrize("backend", ["python", "perl"])
+@pytest.mark.parametrize("multi", ["best", "average"])
+def test_empty_lines_that_pad_a_set_of_references_do_not_count(backend, multi):
+    if backend == "perl":
+        try:
+            find_perl_rouge()
+        except ValueError as error:
+            pytest.skip(str(error))
+    options = {"backend": backend, "multi": multi, "byte_limit": 75, "bootstrap": 1}
+    hypotheses, first = ["w1 w2", "w5 w6", "w7 w8"], ["w1 w2 w3", "", "w7 w8"]
+    found = rouge(hypotheses, [first, ["", " <q> ", "w7 w9"], ["", "", ""]], **options)
+    expected = [rouge(hypotheses[:1], first[:1], **options), None, rouge(["w7 w8"], [["w7 w8"], ["w7 w9"]], **options)]
+    for metric in METRICS:
+        sums = np.sum([values(report, metric) for report in expected if report], axis=0)
+        assert values(found, metric) == pytest.approx((sums / 3).tolist(), abs=0.002)
 
 
 # --- sentences ---
@@ -356,6 +374,17 @@ def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
 
 def test_command_refuses_wrong_numbers(files, capsys):
     check_error([*files, "--bootstrap", "0"], capsys, "bootstrap is 0")
+
+
+def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "pair_scores", lambda *_, **__: pytest.fail("scored first"))
+    check_error(
+        [*files, "--per-example", "o.csv"], capsys, '--per-example "o.csv": the name must end in .jsonl or .tsv'
+    )
+    for option, name in (("--json", tmp_path), ("--json", tmp_path / "a" / "b"), ("--per-example", "no/x.tsv")):
+        check_error([*files, option, str(name)], capsys, f'{option} "{name}": no file can be written there')
+    assert command.compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
+    assert f'--json "{tmp_path}"' in capsys.readouterr().err
 
 
 def test_only_line_feeds_end_lines(tmp_path):

@@ -126,7 +126,7 @@ def loop_average(hypothesis, references, n):
     own = hypothesis.split()
     own_grams = [tuple(own[i : i + n]) for i in range(len(own) - n + 1)]
     hits = wanted = offered = 0
-    for reference in references:
+    for reference in list(filter(None, references)) or references[:1]:
         words = reference.split()
         left = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
         wanted, offered = wanted + len(left), offered + len(own_grams)

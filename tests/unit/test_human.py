@@ -291,8 +291,10 @@ def test_command_refuses_what_is_no_key_or_sheet(texts, tmp_path, capsys):
         (tmp_path / "key").write_text(content)
         assert main(["score", "--key", str(tmp_path / "key"), "x.csv"]) == 2
         assert "not a key" in capsys.readouterr().err
-    assert main(["make", *texts, "--items=2", f"--out={tmp_path / 's'}", f"--key={tmp_path / 's' / 'k.json'}"]) == 2
-    assert "choose a place outside" in capsys.readouterr().err
+    for inside in ("k.json", "deeper/still/k.json"):
+        out, key = tmp_path / "s", tmp_path / "s" / inside
+        assert main(["make", *texts, "--items=2", f"--out={out}", f"--key={key}"]) == 2
+        assert "choose a place outside" in capsys.readouterr().err and not out.exists()
     key, paths = filled(tmp_path)
     (tmp_path / "key").write_text(json.dumps(key))
     paths[0].write_text("a,b\n1,2\n")

@@ -162,6 +162,14 @@ def test_sampling_leaves_the_random_stream_as_it_was():
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_brackets_of_the_treebank_are_no_words():
+    task = rouge_task()
+    for word in ("-lrb-", "-RRB-", "-lrb-b"):
+        task.tgt_dict.add_symbol(word)
+    tokens = [task.tgt_dict.index(word) for word in ("-lrb-", "w1", "-RRB-", "-lrb-b")]
+    assert task._rouge.decode(torch.tensor(tokens), "hypothesis") == "( w1 ) -lrb-b"
+
+
 def test_words_of_the_copy_tail_are_spelt_out():
     task = rouge_task(tail=3)
     rare = make_dictionary(tail=3).index("rare1")
