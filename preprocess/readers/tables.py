@@ -123,8 +123,8 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
     def splits(self) -> List[str]:
         return [split for split in SPLITS if split in self.files]
 
-    def inputs(self) -> List[Path]:
-        return [self.files[split] for split in self.splits()]
+    def inputs(self) -> Dict[str, List[Path]]:
+        return {split: [self.files[split]] for split in self.splits()}
 
     def total(self, split: str) -> Optional[int]:
         path = self.files[split]
@@ -135,13 +135,13 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         if format_of(path) == "parquet":
             batches = _parquet(path).iter_batches(batch_size=256, columns=columns)
             rows = (tuple(row[column] for column in columns) for batch in batches for row in batch.to_pylist())
-            yield from ((path.name, number, row) for number, row in enumerate(rows, 1))
+            yield from ((str(path), number, row) for number, row in enumerate(rows, 1))
         elif format_of(path) in ("csv", "tsv"):
             yield from self._cells(path, columns)
         else:
             for number, line in enumerate(self.lines(path), 1):
                 if line.strip():
-                    yield path.name, number, (split, line)
+                    yield str(path), number, (split, line)
                 else:
                     self.counts["blank lines between records"] += 1
 
@@ -151,9 +151,9 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         places = [names.index(column) for column in columns]
         for number, row in enumerate(rows, 2):
             if len(row) == len(names):
-                yield path.name, number, tuple(row[place] for place in places)
+                yield str(path), number, tuple(row[place] for place in places)
             elif row:
-                yield path.name, number, f"{len(row)} cells, but the header has {len(names)}"
+                yield str(path), number, f"{len(row)} cells, but the header has {len(names)}"
             else:
                 self.counts["blank lines between records"] += 1
 
