@@ -11,7 +11,7 @@ from typing import Any, List
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from .words import SENTENCE_MARK, Characters, MosesWords, RawWords, TreebankWords, split_sentences
+from .words import SENTENCE_MARK, Characters, MosesWords, RawWords, SpacedWords, TreebankWords, split_sentences
 
 WORDS = ("moses", "ptb", "spaces", "characters", "raw")
 MARKS = ("drop", "keep", "insert")
@@ -49,16 +49,17 @@ class TextTokenizer:
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        kinds: Any = {"ptb": TreebankWords, "spaces": RawWords, "raw": RawWords, "characters": Characters}
+        kinds: Any = {"ptb": TreebankWords, "spaces": SpacedWords, "raw": RawWords, "characters": Characters}
+        # what is English is cut into sentences first, by the rules that etads-corpus cuts training text by: Treebank
+        # rules split only the last full stop off, and Moses's those before a word that begins with a capital
+        self.cut = self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         self.words = MosesWords(cfg.text_language) if self.kind == "moses" else kinds[self.kind]()
 
     def sentences(self, line: str) -> List[str]:
         """Sentences of a raw line: cut at its marks, or by rules where the words or the marks depend on them."""
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
-        if self.kind == "ptb" or self.marks == "insert":  # Treebank rules split only the last full stop off
-            return split_sentences(line)
-        return [line]
+        return split_sentences(line) if self.cut else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
         """Sentences of a raw line as lists: the tokens of each word between white space, joined by spaces.

@@ -29,7 +29,8 @@ BLOCK = 20_000
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
-_SPECIALS = re.compile(r"<(/?s|pad)>")
+_SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
+_LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.lru_cache(maxsize=None)
@@ -77,7 +78,10 @@ def _punkt_sentences(text: str) -> Iterator[str]:
 
 
 def neutralise_specials(text: str) -> str:
-    """Spaces inside what fairseq's dictionaries would take for their own ``<s>``, ``</s>`` and ``<pad>``."""
+    """Spaces inside what would be taken for fairseq's own ``<s>``, ``</s>`` and ``<pad>``, or for a sentence mark.
+
+    In any case, since text may be lower-cased later.
+    """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
@@ -92,6 +96,14 @@ class RawWords:
         return " ".join(tokens)
 
 
+class SpacedWords(RawWords):
+    """Text whose words are separated by spaces already, and which BPE may cut."""
+
+    def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
+        """As RawWords; of a word that ends in ``@@``, which says in BPE that it goes on, each last ``@`` is a token."""
+        return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
+
+
 class MosesWords:
     """Moses's tokeniser (sacremoses) without escapes, hyphens split as ``@-@``."""
 
@@ -100,12 +112,11 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The whole sentence as one string: Moses's rules look across white space."""
-        line = sentence if keep_case else sentence.lower()
-        if not line:
+        """The whole sentence as one string: Moses's rules look across white space, and at capitals behind a stop."""
+        if not sentence:
             return []
-        line = self.tokenizer.tokenize(line, aggressive_dash_splits=True, escape=False, return_str=True)
-        return [re.sub("< unk >", "<unk>", line)]
+        line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
+        return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
         return str(self.detokenizer.detokenize(tokens, unescape=False))
@@ -124,7 +135,7 @@ class TreebankWords:
     )
     _simple = re.compile(r"(\(?)([^\W_]+(?:-[^\W_]+)*?)(n't|'s|'m|'d|'ll|'re|'ve)?(\)?)([,.;:!?]?)")
     _closers = re.compile(r"[\]\)}>\"'»]+")
-    _placeholder = re.compile(r"(<(?!s>|pad>)[a-z]{1,12}>)")
+    _placeholder = re.compile(r"(<(?!s>|pad>|q>)[a-z]{1,12}>)")
     _contracted = re.compile(r"(?i)\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")
 
     def __init__(self) -> None:
@@ -179,7 +190,7 @@ class TreebankWords:
 
     def decode(self, tokens: List[str]) -> str:
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
-        return str(self.detokenizer.detokenize(brackets, convert_parentheses=True))
+        return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
 
 class Characters:

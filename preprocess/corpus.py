@@ -5,11 +5,10 @@ a few hundred documents, whatever the size of the corpus.
 """
 
 import argparse
-import codecs
 import contextlib
 import copy
 import hashlib
-import json
+import os
 import sys
 from collections import Counter
 from dataclasses import fields
@@ -19,7 +18,20 @@ from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 from tqdm import tqdm
 
 from .documents import BadDocument, Finished, Finishing, Unfit, finish
-from .files import SENTENCE_MARK, PrepareError, add_jobs, atomic_writer, checked_lines, ordered_map
+from .files import (
+    SENTENCE_MARK,
+    SIDES,
+    SPLITS,
+    PrepareError,
+    add_jobs,
+    atomic_writer,
+    checked_lines,
+    ordered_map,
+    printable,
+    read_json,
+    write_json,
+)
+from .overlap import overlap
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
@@ -149,14 +161,41 @@ def write_split(reader: Reader, split: str, out: Path, args: argparse.Namespace,
 
 
 def identity(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Name and SHA-256 of each input; of very many files, of all together."""
-    paths = reader.inputs()
-    sums = [(path.name, checked_lines(path)[0]) for path in paths]
-    if len(sums) <= 20:
-        yield from sums
-    else:
-        together = hashlib.sha256("".join(f"{name} {digest}\n" for name, digest in sums).encode()).hexdigest()
-        yield f"{len(sums)} files", together
+    """Split, place and name, and SHA-256, of each input; of very many files, of all together."""
+    for split, paths in reader.inputs().items():
+        sums = [(f"{split} {n}: {path.name}", checked_lines(path)[0]) for n, path in enumerate(paths, 1)]
+        if len(sums) <= 20:
+            yield from sums
+        else:
+            together = "".join(f"{name} {digest}\n" for name, digest in sums)
+            yield f"{split}: {len(sums)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
+    for number, folder in enumerate(reader.folders(), 1):
+        yield f"folder {number}: {folder.name}", _listing(folder)
+
+
+def _listing(folder: Path) -> str:
+    """A sum, in any order, over names and sizes of a folder's files: there can be 300,000."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            line = os.fsencode(f"{entry.name} {entry.stat().st_size}")
+            total += int.from_bytes(hashlib.sha256(line).digest(), "big")
+    return f"{total % 2**256:064x}"
+
+
+def _start_again(reader: Reader, out: Path) -> None:
+    """Delete what --force replaces: also splits, references and tags that the new corpus may not have.
+
+    Raises:
+        PrepareError: an input is among it.
+    """
+    old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
+    inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
+    for path in old:
+        if path.resolve() in inputs:
+            raise PrepareError(f"--force would delete {path}, which is an input; give another --out")
+    for path in (out / "report.json", *old):
+        path.unlink(missing_ok=True)
 
 
 def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
@@ -172,25 +211,27 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(identity(reader))}
     report.update(notes=reader.notes, splits={})
     path = out / "report.json"
-    if path.exists() and not args.force:
-        known = json.loads(path.read_text(encoding="utf-8"))
+    if args.force:
+        _start_again(reader, out)
+    elif path.exists():
+        known = read_json(path, "--force replaces the corpus")
         different = [key for key in ("corpus", "options", "inputs") if known.get(key) != report[key]]
         if different:
             what = ", ".join(different)
             raise PrepareError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
-        report["splits"] = known["splits"]
+        report["splits"] = known.get("splits", {})
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
-        if files and all((out / name).is_file() for name in files):
+        if files and all((out / name).is_file() and checked_lines(out / name)[0] == files[name] for name in files):
             continue
         about = write_split(reader, split, out, args, how)
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
         made = [name for name in names if name == f"{split}.source" or name.startswith(f"{split}.target")]
         about["files"] = {name: checked_lines(out / name)[0] for name in made}
         report["splits"][split] = about
-        with atomic_writer(path) as file:
-            json.dump(report, file, indent=2, ensure_ascii=False)
-            file.write("\n")
+        write_json(path, report)
+    report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")
+    write_json(path, report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
@@ -216,6 +257,8 @@ def summarise(report: Dict[str, Any]) -> str:
             lines.append(f"  up to {about['references']} references each")
         for what in ("dropped", "changed"):
             lines += [f"  {what}: {number:,} {reason}" for reason, number in about[what].items()]
+        shared = report["overlap"].get(split, {})
+        lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
     return "\n".join(lines)
 
 
@@ -262,11 +305,17 @@ def _check(args: argparse.Namespace) -> None:
             raise PrepareError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
     if args.fallback_encoding not in ("", "replace"):
         try:
-            codecs.lookup(args.fallback_encoding).incrementaldecoder  # noqa: B018
-            b"a".decode(args.fallback_encoding)
+            fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
             raise PrepareError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
+        except UnicodeError:
+            fits = False
+        if not fits:
+            raise PrepareError(
+                f"--fallback-encoding {args.fallback_encoding}: cannot be read line by line; convert the file first: "
+                f"iconv -f {args.fallback_encoding} -t UTF-8"
+            )
     args.jobs = max(1, args.jobs)
 
 
@@ -277,11 +326,9 @@ def main(argv: Optional[List[str]] = None) -> None:
         _check(args)
         report = build(args.reader(args), args)
     except (PrepareError, OSError) as error:
-        # names in the input can hold anything, also what a terminal obeys
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(error))
-        print(f"etads-corpus: {shown}", file=sys.stderr)
+        print(f"etads-corpus: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
-    print(f"{summarise(report)}\ntext: {args.out}")
+    print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 
 if __name__ == "__main__":

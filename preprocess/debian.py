@@ -49,6 +49,7 @@ HELD_OUT_MINIMUM = 5  # ... but it may always take groups of up to this many pai
 SPLITS = ("train", "valid", "test")
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"
+MARK = re.compile(r"<(q)>", re.IGNORECASE)  # in text files it stands between sentences
 BULLET = re.compile(r"\s*[-*+•·‣o]\s+(?=\S)")
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|ghc)-)?((github|cran|bioc)-)?")
@@ -133,8 +134,12 @@ def stem(package: str) -> str:
 
 def clean(text: str) -> str:
     """Unicode NFC on one line: any white space becomes one space, control characters are dropped, ``<q>`` is cut."""
+    return MARK.sub(r"< \1 >", visible(text))
+
+
+def visible(text: str) -> str:
+    """What :func:`clean` makes, marks as they are."""
     text = " ".join(unicodedata.normalize("NFC", text).split())
-    text = re.sub(r"<(q)>", r"< \1 >", text, flags=re.IGNORECASE)  # in text files it stands between sentences
     return "".join(c for c in text if unicodedata.category(c) != "Cc" and c not in "\ufeff\u200b\u00ad")
 
 
@@ -323,6 +328,8 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
 def summarise(report: Report) -> str:
     """The report in a form to read."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
+    if report.get("neutralised_marks"):
+        lines.append(f"  {report['neutralised_marks']} literal <q> neutralised")
     lines += [f"  dropped {n:6d}  {reason}" for reason, n in report["dropped"].items()]
     for split, about in report["splits"].items():
         words = f"{about['source_words']['mean']} -> {about['target_words']['mean']} words on average"
@@ -371,6 +378,9 @@ def build(options: argparse.Namespace) -> str:
     if not described:
         raise DebianError(f"no Description-en in {', '.join(names)}: is it an index named Translation-en?")
     pairs = []
+    report["neutralised_marks"] = sum(
+        len(MARK.findall(visible(s["Description-en"]))) for s in described if "<" in s["Description-en"]
+    )
     for stanza in tqdm(described, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
         name = stanza["Package"]

@@ -20,11 +20,11 @@ import shutil
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
-from .encode import build_tokenizer
+from .encode import SUBWORDS, build_encoder, build_tokenizer
 from .files import SENTENCE_MARK, PrepareError, atomic_writer, ordered_map, read_lines, run_apart
 from .settings import Settings
 
@@ -52,9 +52,15 @@ def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[i
         parts.append(token[:-2] if settings.tokens == "bpe" and not end else token)
         numbers.append(len(words))
         if end:
-            words.append("".join(parts).lstrip("▁") if settings.is_sentencepiece else "".join(parts))
+            words.append(_word(parts, settings))
             parts = []
+    if parts:  # a last word that ends in "@@" itself
+        words.append(_word(parts, settings))
     return words, numbers
+
+
+def _word(parts: List[str], settings: Settings) -> str:
+    return "".join(parts).lstrip("▁") if settings.is_sentencepiece else "".join(parts)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
@@ -83,6 +89,9 @@ class Factors:
         self.settings, self.idf = settings, idf
         self.tagger: Any = load_spacy(settings.spacy_model) if settings.spacy_model else None
         self.tokenizer = None if self.tagger else build_tokenizer(settings, out, "source")
+        self.pieces: Optional[Callable[[str], str]] = None
+        if settings.is_sentencepiece and not self.tagger and set(TAGS).intersection(settings.factors):
+            self.pieces = build_encoder(settings, out, SUBWORDS, "source")
 
     def values(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
         """A line of values per factor, in the order of the settings.
@@ -119,6 +128,12 @@ class Factors:
             return [token.tag_ or token.pos_ or "X" for token in document]
         return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in document]
 
+    def _count(self, word: str) -> int:
+        """Words that a word between spaces becomes. SentencePiece's normal form can have more (of "can´t") or none."""
+        if self.pieces is None:
+            return len(word.split())
+        return len(join_words(self.pieces(word).split(), self.settings)[0])
+
     def _read(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
         assert self.tokenizer is not None
         left = iter([tag for tag in tags if tag != SENTENCE_MARK])
@@ -128,7 +143,7 @@ class Factors:
             if number and self.settings.source_marks:
                 values.append(SENTENCE_MARK)
             for tokens in sentence:
-                values += [next(left, "")] * len(tokens.split())
+                values += [next(left, "")] * self._count(tokens)
                 words += 1
         if words != len(tags) - tags.count(SENTENCE_MARK):
             raise PrepareError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import hashlib
 import itertools
+import json
 import lzma
 import multiprocessing
 import os
@@ -40,13 +41,40 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def atomic_writer(path: Path) -> Iterator[TextIO]:
+def atomic_writer(path: Path, errors: str = "strict") -> Iterator[TextIO]:
     """A UTF-8 text file that appears under its name only when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(path.name + ".partial")
-    with open(partial_path, "w", encoding="utf-8", newline="\n") as file:
+    with open(partial_path, "w", encoding="utf-8", errors=errors, newline="\n") as file:
         yield file
     os.replace(partial_path, path)
+
+
+def write_json(path: Path, content: Dict[str, Any]) -> None:
+    """A JSON file; of a file name that is not UTF-8 it holds escapes, from which reading makes the same name."""
+    with atomic_writer(path, "backslashreplace") as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: Path, advice: str) -> Dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        PrepareError: it is damaged; ``advice`` says what to do.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise PrepareError(f"{path} is damaged ({error}); {advice}") from None
+    if not isinstance(content, dict):
+        raise PrepareError(f"{path} is damaged (not a JSON object); {advice}")
+    return content
+
+
+def printable(text: str) -> str:
+    """Names in an input can hold anything, also what a terminal obeys or cannot show: that as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
@@ -98,7 +126,7 @@ def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -
         raise PrepareError(f"{where}: {reason}")
     try:
         return line.decode(fallback)
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise PrepareError(f"{where}: {reason}, and not --fallback-encoding {fallback}") from None
 
 

@@ -15,7 +15,18 @@ from typing import Any, Dict, List, Optional, Sequence
 from .binarise import binarise
 from .encode import SUBWORDS, WORDS, encode_all, lengths
 from .factors import tag_files
-from .files import SENTENCE_MARK, SIDES, SPLITS, PrepareError, add_jobs, atomic_writer, checked_lines, read_lines
+from .files import (
+    SENTENCE_MARK,
+    SIDES,
+    SPLITS,
+    PrepareError,
+    add_jobs,
+    checked_lines,
+    printable,
+    read_json,
+    read_lines,
+    write_json,
+)
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .settings import WORDS as WORD_KINDS
 from .subwords import learn_bpe, learn_sentencepiece
@@ -66,16 +77,14 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
     """
     path = out / "prepare.json"
     if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))
-        different = [key for key in record if known.get(key) != record[key]]
+        known = read_json(path, "give another OUT or delete it")
+        different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
         if different:
             raise PrepareError(
                 f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
-    with atomic_writer(path) as file:
-        json.dump(record, file, indent=2)
-        file.write("\n")
+    write_json(path, record)
 
 
 def _learn(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
@@ -106,9 +115,7 @@ def write_report(out: Path, splits: Sequence[str]) -> Dict[str, Any]:
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
         "sha256": {path.name: checked_lines(path)[0] for path in made if path.name != "preprocess.log"},
     }
-    with atomic_writer(out / "report.json") as file:
-        json.dump(report, file, indent=2)
-        file.write("\n")
+    write_json(out / "report.json", report)
     return report
 
 
@@ -129,6 +136,8 @@ def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Opt
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     record = {"settings": settings.record(), "text": check_text(text, splits)}
+    if like:
+        record["like"] = _taken_from(like, settings)
     for split in splits:
         tags = tag_files(text, split, settings)
         record["text"].update({path.name: checked_lines(path)[0] for path in tags.values()})
@@ -157,6 +166,17 @@ def _settings_of(prepared: Path) -> Settings:
         return Settings(**json.loads(path.read_text(encoding="utf-8"))["settings"])
     except (ValueError, KeyError, TypeError) as error:
         raise PrepareError(f"--like {prepared}: prepare.json is damaged ({error})") from None
+
+
+def _taken_from(like: Path, settings: Settings) -> Dict[str, str]:
+    """Checksums of what --like gives: dictionaries, subwords and bins of IDF."""
+    subwords = {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model"])
+    idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
+    paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
+    for path in paths:
+        if not path.is_file():
+            raise PrepareError(f"--like {like}: it has lost {path.name}")
+    return {path.name: checked_lines(path)[0] for path in paths}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -227,10 +247,10 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = parser.parse_args(argv)
     try:
         options = prepare_with(_settings(parser, args), args.text, args.out, max(1, args.jobs), args.like)
-    except PrepareError as error:
-        print(f"etads-prepare: {error}", file=sys.stderr)
+        report = read_json(args.out / "report.json", "delete it to have it made again")
+    except (PrepareError, OSError) as error:
+        print(f"etads-prepare: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
-    report = json.loads((args.out / "report.json").read_text(encoding="utf-8"))
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")

@@ -43,9 +43,13 @@ class Reader:
         """
         raise NotImplementedError
 
-    def inputs(self) -> List[Path]:
-        """The files whose content decides the result; of folders full of files, the lists that name them."""
+    def inputs(self) -> Dict[str, List[Path]]:
+        """The files of each split whose content decides the result; of folders full of files, lists that name them."""
         raise NotImplementedError
+
+    def folders(self) -> List[Path]:
+        """Folders full of files, of which names and sizes are compared."""
+        return []
 
     def total(self, split: str) -> Optional[int]:
         """How many items a split has, if that is known without reading it."""

@@ -66,8 +66,12 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
             raise PrepareError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         return found
 
-    def inputs(self) -> List[Path]:
-        return [path for path in map(self._list, LISTS) if path]
+    def inputs(self) -> Dict[str, List[Path]]:
+        found = {split: self._list(split) for split in LISTS}
+        return {split: [path] for split, path in found.items() if path}
+
+    def folders(self) -> List[Path]:
+        return self.stories
 
     def total(self, split: str) -> Optional[int]:
         return sum(1 for _ in self.items(split))

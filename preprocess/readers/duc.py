@@ -79,10 +79,10 @@ makes them. Either way it is a test set."""
     def splits(self) -> List[str]:
         return ["test"]
 
-    def inputs(self) -> List[Path]:
+    def inputs(self) -> Dict[str, List[Path]]:
         if self.docs is None:
             return super().inputs()
-        return [*self._articles(), *(path for paths in self.models.values() for path in paths)]
+        return {"test": [*self._articles(), *(path for _, paths in sorted(self.models.items()) for path in paths)]}
 
     def _articles(self) -> List[Path]:
         assert self.docs is not None

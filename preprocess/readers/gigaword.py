@@ -86,7 +86,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
 
     def parse(self, item: Item) -> Document:
         source, *targets = (_normal(line) for line in (item[2], *item[3]))
-        if self.filter and item[0].startswith(("train", "valid", "dev")):
+        if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
             reason = not_a_pair(source.split(), targets[0].split())
             if reason:
                 raise Unfit(reason)

@@ -20,8 +20,8 @@ class LineReader(Reader):
     def splits(self) -> List[str]:
         return [split for split in SPLITS if split in self.files]
 
-    def inputs(self) -> List[Path]:
-        return [path for split in self.splits() for path in self.files[split]]
+    def inputs(self) -> Dict[str, List[Path]]:
+        return {split: self.files[split] for split in self.splits()}
 
     def items(self, split: str) -> Iterator[Item]:
         paths = self.files[split]
@@ -32,7 +32,7 @@ class LineReader(Reader):
                 raise PrepareError(
                     f"{shorter} has {number - 1:,} lines, fewer than {paths[0]} or another file beside it"
                 )
-            yield paths[0].name, number, source, targets
+            yield str(paths[0]), number, source, targets
 
     def where(self, item: Item) -> str:
         return f"{item[0]}, line {item[1]}"

@@ -74,10 +74,12 @@ they are."""
     def splits(self) -> List[str]:
         return self.table.splits() if self.table else list(SPLITS)
 
-    def inputs(self) -> List[Path]:
+    def inputs(self) -> Dict[str, List[Path]]:
         if self.table:
             return self.table.inputs()
-        return [self._path(kind, number) for s in SPLITS for number in self.members[s] for kind in ("text", "abstract")]
+        paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
+        # an abstract that is missing is the matter of parse()
+        return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{number}.txt"

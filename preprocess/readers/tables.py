@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -27,6 +28,8 @@ COLUMNS = (
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
 LONGEST_FIELD = 1 << 26
 """Characters of a cell of CSV; one that is longer is a quote that was never closed."""
+
+_LONE_CR = re.compile(r"\r(?!\n)")
 
 Item = Tuple[str, int, Any]
 
@@ -61,6 +64,7 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         self.asked: Tuple[str, str] = (args.source_column, args.target_column)
         self.references = args.target_list == "references"
         self.quotes = not args.no_quotes
+        self.skip_bad: bool = args.skip_bad
         files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
         if not files:
             raise PrepareError("give at least one of --train, --valid and --test")
@@ -93,21 +97,28 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
     def _open(self, files: Dict[str, Path]) -> None:
         self.files = files
         for split, path in files.items():
-            self.columns[split] = self._choose(path, self._column_names(path))
+            self.columns[split] = self._columns(path)
         self.counts.clear()  # lines that were looked at will be read again
 
-    def _column_names(self, path: Path) -> List[str]:
+    def _columns(self, path: Path) -> Tuple[str, str]:
         if format_of(path) == "parquet":
-            return list(_parquet(path).schema_arrow.names)
+            return self._choose(path, list(_parquet(path).schema_arrow.names))
         if format_of(path) in ("csv", "tsv"):
-            return next(self._rows(path), [])
+            return self._choose(path, next((row for row in self._rows(path) if row), []))
+        first: Optional[PrepareError] = None
         for number, line in enumerate(self.lines(path), 1):
-            if line.strip():
-                try:
-                    return list(_record(line))
-                except BadDocument as error:
-                    raise PrepareError(f"{path}, line {number}: {error}{_hint(line)}") from None
-        raise PrepareError(f"{path}: empty")
+            if not line.strip():
+                continue
+            try:
+                return self._choose(path, list(_record(line)))
+            except BadDocument as error:
+                found = PrepareError(f"{path}, line {number}: {error}{_hint(line)}")
+            except PrepareError as error:
+                found = error
+            if not self.skip_bad:  # else the first record that has the columns tells them
+                raise found
+            first = first or found
+        raise first or PrepareError(f"{path}: empty")
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
         known = next((pair for pair in COLUMNS if pair[0] in names and pair[1] in names), ("", ""))
@@ -118,13 +129,15 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
                     f"{option} {column}: no such column" if column else f"{option} is needed: no known pair of columns"
                 )
                 raise PrepareError(f"{asked} in {path}; it has {', '.join(names) or 'none'}")
+            if names.count(column) > 1:
+                raise PrepareError(f"{path}: {names.count(column)} columns are named {column}")
         return chosen
 
     def splits(self) -> List[str]:
         return [split for split in SPLITS if split in self.files]
 
-    def inputs(self) -> List[Path]:
-        return [self.files[split] for split in self.splits()]
+    def inputs(self) -> Dict[str, List[Path]]:
+        return {split: [self.files[split]] for split in self.splits()}
 
     def total(self, split: str) -> Optional[int]:
         path = self.files[split]
@@ -133,41 +146,49 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
     def items(self, split: str) -> Iterator[Item]:
         path, columns = self.files[split], list(self.columns[split])
         if format_of(path) == "parquet":
-            batches = _parquet(path).iter_batches(batch_size=256, columns=columns)
-            rows = (tuple(row[column] for column in columns) for batch in batches for row in batch.to_pylist())
-            yield from ((path.name, number, row) for number, row in enumerate(rows, 1))
+            rows = (tuple(row[column] for column in columns) for row in _parquet_rows(path, columns))
+            yield from ((str(path), number, row) for number, row in enumerate(rows, 1))
         elif format_of(path) in ("csv", "tsv"):
             yield from self._cells(path, columns)
         else:
             for number, line in enumerate(self.lines(path), 1):
                 if line.strip():
-                    yield path.name, number, (split, line)
+                    yield str(path), number, (split, line)
                 else:
                     self.counts["blank lines between records"] += 1
 
     def _cells(self, path: Path, columns: List[str]) -> Iterator[Item]:
-        rows = self._rows(path)
-        names = next(rows)
+        rows = enumerate(self._rows(path), 1)
+        header, names = next((number, row) for number, row in rows if row)
+        self.counts["blank lines between records"] += header - 1
         places = [names.index(column) for column in columns]
-        for number, row in enumerate(rows, 2):
+        for number, row in rows:
             if len(row) == len(names):
-                yield path.name, number, tuple(row[place] for place in places)
+                yield str(path), number, tuple(row[place] for place in places)
             elif row:
-                yield path.name, number, f"{len(row)} cells, but the header has {len(names)}"
+                yield str(path), number, f"{len(row)} cells, but the header has {len(names)}"
             else:
                 self.counts["blank lines between records"] += 1
 
     def _rows(self, path: Path) -> Iterator[List[str]]:
         csv.field_size_limit(LONGEST_FIELD)
         how = {"strict": True} if self.quotes else {"quoting": csv.QUOTE_NONE}
-        # NULs end the reading of csv in Pythons below 3.11
-        lines = (line.replace("\0", " ") for line in self.lines(path, ends=True))
-        rows = csv.reader(lines, delimiter="\t" if format_of(path) == "tsv" else ",", **how)
+        rows = csv.reader(self._csv_lines(path), delimiter="\t" if format_of(path) == "tsv" else ",", **how)
         try:
             yield from rows
         except csv.Error as error:
-            reason = f"not {format_of(path).upper()} ({error}); --no-quotes takes quotes for characters like others"
+            advice = "; --no-quotes takes quotes for characters like others" if self.quotes else ""
+            reason = f"not {format_of(path).upper()} ({error}){advice}"
             raise PrepareError(f"{path}, line {rows.line_num}: {reason}") from None
+
+    def _csv_lines(self, path: Path) -> Iterator[str]:
+        """Lines without what ends the reading of csv: NULs (in Pythons below 3.11) and carriage returns in cells."""
+        for number, line in enumerate(self.lines(path, ends=True), 1):
+            line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
+            if found and number == 1:
+                raise PrepareError(f"{path}, line 1: a carriage return inside the header; lines must end in newlines")
+            self.counts["carriage returns replaced by spaces"] += found
+            yield line
 
     def where(self, item: Item) -> str:
         return f"{item[0]}, {'line' if format_of(Path(item[0])) in ('jsonl', 'json') else 'record'} {item[1]}"
@@ -206,13 +227,20 @@ def _pieces(value: Any, what: str) -> List[str]:
 
 def _record(line: str) -> Dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise BadDocument(f"not JSON ({reason})") from None
     if not isinstance(record, dict):
         raise BadDocument("not a JSON object")
     return record
+
+
+def _object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadDocument("a key stands twice in an object")
+    return found
 
 
 def _hint(line: str) -> str:
@@ -230,6 +258,15 @@ def _parquet(path: Path) -> Any:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:
         raise PrepareError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
+
+
+def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Dict[str, Any]]:
+    file = _parquet(path)
+    try:
+        for batch in file.iter_batches(batch_size=256, columns=columns):
+            yield from batch.to_pylist()
+    except (OSError, ValueError, KeyError) as error:  # pyarrow's own are among them
+        raise PrepareError(f"{path}: damaged Parquet ({(str(error).splitlines() or [''])[0]})") from None
 
 
 class SciTldr(Table):

@@ -1,6 +1,7 @@
 """etads-corpus: nothing is lost unreported, processes change nothing, it goes on where it stopped."""
 
 import json
+import os
 from collections import Counter
 
 import corpora
@@ -87,7 +88,7 @@ def testbroken_records_stop_the_command_or_are_counted(tmp_path, capsys):
     about = report["splits"]["train"]
     assert len(lines(out / "train.source")) == about["documents"] == 2 and sum(about["dropped"].values()) == 5
     assert 'no "target"' in about["dropped"] and "document is of type int" in about["dropped"]
-    assert about["dropped, the first"][2] == 'train.jsonl, line 4: no "target"'
+    assert about["dropped, the first"][2] == f'{path}, line 4: no "target"'
     assert about["changed"] == {"blank lines between records": 1}
 
 
@@ -124,6 +125,9 @@ def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "ebcdic9")
     assert "--fallback-encoding ebcdic9: not an encoding of text" in error
     assert "rot13" in refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "rot13")
+    for name in ("utf-16", "undefined", "cp037"):
+        error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", name)
+        assert f"--fallback-encoding {name}: cannot be read line by line; convert the file first: iconv" in error
 
 
 def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
@@ -151,6 +155,87 @@ def test_a_second_call_does_only_what_is_missing(tmp_path, capsys):
     assert "was made with other options" in error and "--force" in error
     corpora.write(folder / "dev.jsonl", (folder / "train.jsonl").read_text())
     assert "was made with other inputs" in refused(tmp_path, capsys, "scitldr", "--data", folder)
+
+
+def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
+    files = [corpora.write(tmp_path / f"{split}/{name}.txt", f"{split} {name}\n")
+             for split in ("train", "valid") for name in ("doc", "sum")]  # fmt: skip
+    arguments = ["parallel", "--train", *files[:2], "--valid", *files[2:]]
+    _, report = run(tmp_path, *arguments)
+    assert list(report["inputs"]) == ["train 1: doc.txt", "train 2: sum.txt", "valid 1: doc.txt", "valid 2: sum.txt"]
+    swapped = ["parallel", "--train", *files[2:], "--valid", *files[:2]]
+    assert "was made with other inputs" in refused(tmp_path, capsys, *swapped)
+    corpora.write(files[0], "other\n")
+    assert "was made with other inputs" in refused(tmp_path, capsys, *arguments)
+    broken = [corpora.write(tmp_path / split / "x.jsonl", "{}\n") for split in ("train", "valid")]
+    asked = ["--source-column", "a", "--target-column", "b", "--skip-bad"]
+    corpora.write(broken[0], '{"a": "x", "b": "y"}\n{}\n')
+    corpora.write(broken[1], '{"a": "x", "b": "y"}\n{}\n')
+    _, report = run(tmp_path / "t", "table", "--train", broken[0], "--valid", broken[1], *asked)
+    firsts = [report["splits"][split]["dropped, the first"] for split in ("train", "valid")]
+    assert firsts == [[f'{path}, line 2: no "a"'] for path in broken]
+
+
+def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
+    folders = [corpora.cnndm(tmp_path / name) for name in ("raw", "other")]
+    next((folders[1] / "cnn" / "stories").iterdir()).write_text("longer\n\n@highlight\n\nx\n")
+    commands = []
+    for folder in folders:
+        stories = [folder / "cnn" / "stories", folder / "dailymail" / "stories"]
+        commands.append(["cnndm", "--stories", *stories, "--urls", folders[0] / "url_lists", "--expect", "any"])
+    run(tmp_path, *commands[0])
+    assert "was made with other inputs" in refused(tmp_path, capsys, *commands[1])
+    (tmp_path / "raw").rename(tmp_path / "moved")
+    run(tmp_path, *(str(word).replace("/raw/", "/moved/") for word in commands[0]))
+
+
+def test_force_leaves_nothing_of_the_corpus_before(tmp_path, capsys):
+    files = [corpora.write(tmp_path / name, f"{name}\n") for name in "abc"]
+    out, _ = run(tmp_path, "parallel", "--train", *files, "--valid", *files)
+    for name in ("train.source.pos", "test.target.1", "mine.txt"):
+        corpora.write(out / name, "x\n")
+    run(tmp_path, "parallel", "--train", *files[:2], "--force")
+    assert sorted(path.name for path in out.iterdir()) == ["mine.txt", "report.json", "train.source", "train.target"]
+    error = refused(tmp_path, capsys, "parallel", "--train", out / "train.source", out / "train.target", "--force")
+    assert "--force would delete" in error and lines(out / "train.source") == ["a"]
+
+
+def test_a_changed_output_is_made_again(tmp_path):
+    files = [corpora.write(tmp_path / name, f"{name}\n") for name in "ab"]
+    out, first = run(tmp_path, "parallel", "--train", *files)
+    corpora.write(out / "train.target", "changed\n")
+    _, second = run(tmp_path, "parallel", "--train", *files)
+    assert lines(out / "train.target") == ["b"] and first == second
+
+
+def test_documents_in_two_splits_are_counted(tmp_path, capsys):
+    texts = {"train": "a\nb\na\n\nc\n", "valid": "d\nb\n", "test": "a\nd\na\n\n"}
+    arguments = ["parallel", "--keep-empty"]
+    for split, text in texts.items():
+        files = [corpora.write(tmp_path / split / side, text) for side in ("s", "t", "u")]
+        arguments += [f"--{split}", *files]
+    _, report = run(tmp_path, *arguments)
+    expected = {
+        "train": {"duplicates": 1},
+        "valid": {"duplicates": 0, "also in train": 1},
+        "test": {"duplicates": 1, "also in train": 2, "also in valid": 1},
+    }
+    assert report["overlap"] == expected and "the same documents: 2 also in train" in capsys.readouterr().out
+    _, report = run(tmp_path / "all", *arguments, "--train-references", "all")
+    assert report["splits"]["train"]["documents"] > 5 and report["overlap"] == expected
+
+
+def test_names_that_are_not_utf8_and_damaged_reports(tmp_path, capsys):
+    files = [tmp_path / name for name in (os.fsdecode(b"caf\xe9"), "b")]
+    for path in files:
+        path.write_text("x\n")
+    out, report = run(tmp_path, "parallel", "--train", *files)
+    assert run(tmp_path, "parallel", "--train", *files)[1] == report
+    assert os.fsdecode(b"train 1: caf\xe9") in report["inputs"]
+    for content in ('{"corpus', "[]"):
+        corpora.write(out / "report.json", content)
+        error = refused(tmp_path, capsys, "parallel", "--train", *files)
+        assert "report.json is damaged" in error and "--force" in error
 
 
 def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):

@@ -219,6 +219,15 @@ def test_report_accounts_for_every_stanza(tmp_path, indexes):
     assert {name: debian.sha256((tmp_path / "out" / name).read_bytes()) for name in debian.OUTPUTS} == report["outputs"]
 
 
+def test_marks_in_the_text_are_counted(tmp_path, indexes):
+    more = TRANSLATION.replace(b"editor for alpha", "editor <Q> for <q\u200b> alpha".encode(), 1)
+    assert more != TRANSLATION
+    (tmp_path / "more").write_bytes(more)
+    assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
+    report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
+    assert report["neutralised_marks"] == 2 and "2 literal <q> neutralised" in debian.summarise(report)
+
+
 # Splitting
 
 

@@ -34,6 +34,7 @@ def tag(text, name="pos"):
         ("bpe", "a@@ b c <q> d@@ d@@ e", ["ab", "c", "<q>", "dde"]),
         ("sentencepiece", "▁a b ▁c . <q> ▁d <q> ▁ é", ["ab", "c.", "<q>", "d", "<q>", "é"]),
         ("sentencepiece", "", []),
+        ("bpe", "a @@ b@@ c@@", ["a", "bc"]),
     ],
 )
 def test_subwords_join_to_words(tokens, words, expected):
@@ -102,6 +103,22 @@ def test_tags_that_do_not_fit_are_refused(text, tmp_path):
     with pytest.raises(PrepareError, match=r"valid\.source, line 1 \(pos\): 7 tags for 8 words"):
         prepare(text, tmp_path / "b", "word", 30, True, 1, words="ptb", factors=["pos"])
     assert not (tmp_path / "b" / "bin" / "complete").exists()
+
+
+@pytest.mark.parametrize("tokens,words", [("bpe", "spaces"), ("sentencepiece", "")])
+def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tokens, words):
+    """A final "@@" is what BPE marks a part of a word with; SentencePiece makes a space and an accent of "´"."""
+    path = text / "test.source"
+    path.write_text("The mail@@ @@ don´t x@@@\n´ a´­   b@@\n" + "a\n" * 3, encoding="utf-8")
+    tag(text)
+    out = tmp_path / "out"
+    prepare(text, out, tokens, 50, True, 1, words=words, factors=["pos", "tf"])
+    for number, (last, raw) in enumerate(zip("XB", lines(path))):
+        tokens_of_line = lines(out / "tokens" / "test.source")[number].split()
+        tags = lines(out / "factors" / "test.pos")[number].split()
+        assert len(tags) == len(tokens_of_line) and tags[-1] == last
+        assert set(tags) == {word[0].upper() for word in raw.split()}
+        assert len(lines(out / "factors" / "test.tf")[number].split()) == len(tokens_of_line)
 
 
 def test_spacy_that_is_not_there_is_named(text, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode
-from etads_preprocess.prepare import PrepareError, command_line, main, prepare, read_lines
+from etads_preprocess.prepare import PrepareError, Settings, command_line, main, prepare, prepare_with, read_lines
 from fairseq.data import Dictionary
 
 from fairseq_etads.dictionary import SummarizationDictionary, known_words
@@ -275,6 +275,36 @@ def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, wor
     with pytest.raises(PrepareError, match=words):
         prepare(text, tmp_path / "out", "word", 30, True, 1, **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
+    models = [tmp_path / name for name in ("one", "two")]
+    for size, model in zip((30, 20), models):
+        prepare(text, model, "word", size, True, 1)
+    (models[1] / "prepare.json").write_bytes((models[0] / "prepare.json").read_bytes())
+    arguments = [str(text), str(tmp_path / "out"), "--jobs", "1", "--like"]
+    main([*arguments, str(models[0])])
+    main([*arguments, str(models[0].rename(tmp_path / "moved"))])
+    for like in (models[1], None):
+        with pytest.raises(PrepareError, match="was prepared with another like"):
+            prepare_with(Settings("word", 30, True), text, tmp_path / "out", 1, like)
+
+
+def test_damage_and_an_output_that_is_a_file_are_said_in_one_line(text, tmp_path, capsys):
+    def refused(out):
+        with pytest.raises(SystemExit) as stopped:
+            main([str(text), str(out), "--tokens", "word", "--jobs", "1"])
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
+        return error
+
+    out = corpora.write(tmp_path / "file", "x")
+    assert "file" in refused(out)
+    out = tmp_path / "out"
+    prepare(text, out, "word", 8000, True, 1)
+    for name in ("report.json", "prepare.json"):
+        (out / name).write_text('{"settings')
+        assert f"{name} is damaged" in refused(out)
 
 
 def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, capsys):

@@ -184,6 +184,59 @@ def test_tables_with_known_columns(tmp_path, suffix):
     assert report["splits"]["train"]["documents"] == 3
 
 
+def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tmp_path, capsys):
+    good = json.dumps({"source": "a b", "target": "c"})
+    path = corpora.write(tmp_path / "a.jsonl", "\n".join(['{"source"', '{"x": 1}', good]) + "\n")
+    assert "a.jsonl, line 1: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
+    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
+    assert lines(out / "train.source") == ["a b"] and sum(report["splits"]["train"]["dropped"].values()) == 2
+    corpora.write(path, "[]\n{}\n")
+    error = refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
+    assert "a.jsonl, line 1: not a JSON object" in error
+
+
+def test_a_missing_abstract_is_a_bad_record(tmp_path, capsys):
+    folder = corpora.sumpubmed(tmp_path / "raw", articles=7)
+    (folder / "abstract" / "abstract_7.txt").unlink()
+    arguments = ["sumpubmed", "--data", folder, "--valid-size", "2", "--test-size", "2"]
+    error = refused(tmp_path, capsys, *arguments)
+    assert "text_7.txt: no abstract; --skip-bad" in error
+    _, report = run(tmp_path, *arguments, "--skip-bad", "--force")
+    assert "no abstract" in {reason for about in report["splits"].values() for reason in about["dropped"]}
+
+
+def test_carriage_returns_and_blank_lines_of_csv(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\r\n\nsource,target\r\na\rb,c\r\n\n"d\re",f\r\n')
+    for more in ([], ["--no-quotes"]):
+        out, report = run(tmp_path / str(len(more)), "table", "--train", path, *more)
+        assert lines(out / "train.source") == ["a b", "d e" if not more else '"d e"']
+        counts = {"blank lines between records": 3, "carriage returns replaced by spaces": 2}
+        assert report["splits"]["train"]["changed"] == counts
+    path.write_bytes(b"source,target\ra,b\r")
+    assert "a.csv, line 1: a carriage return inside" in refused(tmp_path, capsys, "table", "--train", path)
+
+
+def test_names_that_stand_twice_are_refused(tmp_path, capsys):
+    path = corpora.write(tmp_path / "a.csv", "source,target,target,x,x\na,b,c,d,e\n")
+    assert "a.csv: 2 columns are named target" in refused(tmp_path, capsys, "table", "--train", path)
+    corpora.write(path, "source,target,x,x\na,b,c,d\n")
+    run(tmp_path, "table", "--train", path)
+    path = corpora.write(
+        tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n{"source": "a", "target": "b", "source": 1}\n'
+    )
+    error = refused(tmp_path / "n", capsys, "table", "--train", path)
+    assert "a.jsonl, line 2: a key stands twice in an object; --skip-bad" in error
+
+
+def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    path = corpora.table(tmp_path / "a.parquet", corpora.rows(300))
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
+    assert f"{path}: damaged Parquet (" in refused(tmp_path, capsys, "table", "--train", path)
+
+
 def test_columns_are_chosen_or_asked_for(tmp_path, capsys):
     records = [{"body": "He sat. She left.", "short": "a\n", "x": "y"}]
     path = corpora.table(tmp_path / "a.csv", records)

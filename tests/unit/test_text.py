@@ -7,7 +7,7 @@ from etads_preprocess import files
 from fairseq.data import encoders
 
 from fairseq_etads.text import WORDS
-from fairseq_etads.words import SENTENCE_MARK
+from fairseq_etads.words import SENTENCE_MARK, MosesWords, split_sentences
 
 
 def build(**options):
@@ -23,6 +23,29 @@ def test_moses_words_in_lower_case():
     tokenizer = build()
     assert tokenizer.encode("It doesn't <play> MP3-files & co.") == "it doesn 't < play > mp3 @-@ files & co ."
     assert tokenizer.decode("it doesn 't play mp3 @-@ files & co .") == "it doesn't play mp3-files & co."
+
+
+@pytest.mark.parametrize("words", ["moses", "ptb"])
+@pytest.mark.parametrize(
+    "line", ["The cat sat. The dog ran. It was fine.", "The cat sat. the dog ran. Mr. Hu of the U.S. came! It did."]
+)
+def test_full_stops_are_split_whether_a_document_is_cut_by_marks_or_raw(words, line):
+    marked = f" {SENTENCE_MARK} ".join(split_sentences(line))
+    for keep_case in (False, True):
+        raw, cut = (build(text_words=words, text_keep_case=keep_case).encode(text) for text in (line, marked))
+        assert raw == cut and raw.lower().startswith("the cat sat . the dog ran . ")
+    assert MosesWords().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("keep_case", [False, True])
+def test_no_sentence_mark_is_forged(words, keep_case):
+    tokenizer = build(text_words=words, text_keep_case=keep_case, text_sentence_marks="keep")
+    encoded = tokenizer.encode("a <Q> b <PAD> c")
+    assert SENTENCE_MARK not in encoded and encoded.lower() == "a < q > b < pad > c"
+    assert SENTENCE_MARK not in tokenizer.decode(encoded.lower())
+    decoded = tokenizer.decode("a < q > b < s > c < pad > d <q> e")
+    assert decoded == "a < q > b < s > c < pad > d <q> e"
 
 
 @pytest.mark.parametrize("words", WORDS)
