@@ -117,7 +117,8 @@ train_once() {
 }
 
 show_training() {
-    awk '/\| (train|valid|train_inner) \||^[A-Za-z]*Error|Loaded checkpoint|done training/ { print substr($0, 1, 200); fflush() }'
+    # sed -u: awk would hold lines back until it has read a block of them
+    sed -un '/| \(train\|valid\|train_inner\) |\|^[A-Za-z]*Error\|Loaded checkpoint\|done training/s/^\(.\{0,200\}\).*/\1/p'
 }
 
 # For train_small, on the 12,000 pairs of the sample corpus: they are too few to learn positions from.
