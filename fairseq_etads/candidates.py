@@ -57,10 +57,16 @@ class Candidates:
         return len(self.words)
 
     def columns(self, ids: Tensor, unk: int) -> Tensor:
-        """Extended ids (…), V + k for slot k -> columns, C + k for slot k; words that are no candidates: unknown."""
+        """Extended ids (N, …), N a multiple of B, V + k for slot k -> columns, C + k for slot k.
+
+        Words that are no candidates, or not on the list of the row's own text, are unknown.
+        """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
-        found = torch.where(self.words[place] == ids, place, unk)
-        return torch.where(ids >= self.size, ids - self.size + len(self), found)
+        listed = self.words[place] == ids
+        if self.allowed is not None:
+            rows = self.allowed.repeat_interleave(len(ids) // len(self.allowed), dim=0)
+            listed &= rows.gather(1, place.flatten(1)).view_as(place)
+        return torch.where(ids >= self.size, ids - self.size + len(self), torch.where(listed, place, unk))
 
     def restrict(self, logits: Tensor) -> Tensor:
         """Logits (N, T, C), N a multiple of B, with minus infinity where a word is not on the document's own list."""

@@ -71,6 +71,9 @@ def test_words_of_other_documents_have_no_probability():
     assert [row.isfinite().sum().item() for row in logits] == [6] * 6
     place = found.words.tolist().index(51)
     assert logits[:, 0, place].isfinite().tolist() == [False, False, True, True, False, False]
+    ids = torch.tensor([[50, 51], [50, 51], [51, 50], [51, 50], [51, 52], [4, 52]])
+    expected = [[place - 1, UNK], [place - 1, UNK], [place, UNK], [place, UNK], [UNK, place + 1], [4, place + 1]]
+    assert found.columns(ids, UNK).tolist() == expected
     chosen = found.select(torch.tensor([2, 0]))
     assert torch.equal(chosen.allowed, found.allowed[[2, 0]]) and chosen.words is found.words
 

@@ -246,6 +246,26 @@ def test_the_trick_runs_over_the_words_that_the_paper_says():
         torch.testing.assert_close(scores.exp().sum(2), torch.ones(5, 3))
 
 
+@pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, smoothing):
+    """Each document has a list of its own there; what is not on it has no probability."""
+    task = recurrent_task()
+    model = recurrent(arch, task, large_vocabulary_trick=6)
+    tokens, target = make_batch([[40, 30], [41, 31]]), make_batch([[41, 30], [40, 31]])
+    unknown = torch.where(target == torch.tensor([[41], [40]]), task.target_dictionary.unk(), target)
+    losses = []
+    for summaries in (target, unknown):
+        sample = {
+            "net_input": {**inputs(model, tokens), "prev_output_tokens": target},
+            "target": summaries,
+            "ntokens": 6,
+        }
+        losses.append(SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 1.0)(model, sample)[0])
+    assert losses[0].isfinite()
+    torch.testing.assert_close(losses[0], losses[1])
+
+
 def test_rows_that_no_text_asks_for_receive_no_gradient():
     model = recurrent("words_lvt2k", large_vocabulary_trick=12).train()
     tokens = make_batch([[30, 31]])
