@@ -294,9 +294,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
 
     def _search_options(self, args: Any) -> Dict[str, Any]:
         """SummaryGenerator's arguments beyond fairseq's."""
-        cfg = self.cfg
-        file = replacements_file(getattr(args, "replace_unk", None) or "")
-        replace = cfg.replace_unknown or getattr(args, "replace_unk", None) is not None
+        cfg, given = self.cfg, getattr(args, "replace_unk", None)
         return {
             "coverage_penalty": cfg.coverage_penalty,
             "coverage_penalty_type": str(cfg.coverage_penalty_type),
@@ -311,9 +309,9 @@ class SummarizationTask(FactoredTask, FairseqTask):
             "keep_attention": False,  # fairseq's commands look at it only for alignments
             "print_alignment": getattr(args, "print_alignment", None) or None,
             "allow_unk": cfg.allow_unk,
-            "replace_unk": replace,
+            "replace_unk": cfg.replace_unknown or given is not None,
             # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
-            "source_dictionary": None if file else self.src_dict,
+            "source_dictionary": None if replacements_file(given or "") else self.src_dict,
         }
 
     def inference_step(

@@ -152,7 +152,7 @@ def write_split(reader: Reader, split: str, out: Path, args: argparse.Namespace,
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             raise PrepareError(f"{split}: no document is left ({reasons or 'the input is empty'})")
-    for number in range(len(writer.targets), 100):  # of an earlier call with --force
+    for number in range(len(writer.targets), 100):  # of an earlier corpus whose report is gone
         stale = out / f"{split}.target.{number}"
         if not stale.exists():
             break

@@ -87,9 +87,14 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
     write_json(path, record)
 
 
+def _subword_files(settings: Settings) -> List[str]:
+    """What holds the subword model, the file that encodes text first."""
+    return {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+
+
 def _learn(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
     """The subword model, learnt from the training text or taken from another directory."""
-    names = {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+    names = _subword_files(settings)
     if all((out / name).exists() for name in names):
         return
     if like:
@@ -170,7 +175,7 @@ def _settings_of(prepared: Path) -> Settings:
 
 def _taken_from(like: Path, settings: Settings) -> Dict[str, str]:
     """Checksums of what --like gives: dictionaries, subwords and bins of IDF."""
-    subwords = {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model"])
+    subwords = _subword_files(settings)[:1]  # SentencePiece's other file is for people
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:

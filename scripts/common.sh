@@ -99,20 +99,24 @@ print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
 
-# train_once RUN COMMAND...: run a command of fairseq-train and show what matters of RUN/train.log; do nothing if it has
-# finished before, because fairseq-train would do one step more each time it is started after the last one.
+# train_once RUN PREPARED [options of fairseq-train]: train and show what matters of RUN/train.log; do nothing if that has
+# finished before, because fairseq-train would do one step more each time it is started after the last one. Checkpoints are
+# written every 1,000 steps and at the end of every epoch; the last and the best are kept.
 train_once() {
-    local run=$1
-    shift
-    if [ "$(cat "$run/finished.txt" 2>/dev/null)" = "$*" ]; then
+    local run=$1 prepared=$2 command
+    shift 2
+    command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --criterion summarization_nll
+        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
+        --no-progress-bar --log-format simple --log-interval 100 "$@")
+    if [ "$(cat "$run/finished.txt" 2>/dev/null)" = "${command[*]}" ]; then
         say "already trained with these options (delete $run/finished.txt to go on): $run/checkpoints/checkpoint_best.pt"
         return
     fi
     mkdir -p "$run"
     say "training $run; log: $run/train.log"
-    supervise "$@" > >(tee -a "$run/train.log" | show_training >&2) 2>&1 ||
+    supervise "${command[@]}" > >(tee -a "$run/train.log" | show_training >&2) 2>&1 ||
         die "fairseq-train failed; see the end of $run/train.log"
-    echo "$*" > "$run/finished.txt"
+    echo "${command[*]}" > "$run/finished.txt"
     say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
 }
 
@@ -139,6 +143,24 @@ train_small() {
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
+}
+
+# read_comparison OPTION "$@": what the comparisons on the Debian sample corpus are told, in out, steps, seeds and systems,
+# which hold the defaults before; OPTION, --archs say, gives the systems.
+read_comparison() {
+    local option=$1
+    shift
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --out) need_value "$@"; out=$2; shift 2 ;;
+            --steps) need_value "$@"; steps=$2; shift 2 ;;
+            --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+            "$option") need_value "$@"; systems=$2; shift 2 ;;
+            -h | --help) usage ;;
+            *) die "unknown option $1; see --help" ;;
+        esac
+    done
+    need_integer --steps "$steps"
 }
 
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared,
@@ -187,10 +209,7 @@ PYTHON
 train_recurrent() {
     local run=$1 prepared=$2
     shift 2
-    train_once "$run" fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization \
-        --criterion summarization_nll --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 --save-dir "$run/checkpoints" \
-        --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 --no-progress-bar \
-        --log-format simple --log-interval 100 "$@"
+    train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
 # The optimiser of Nallapati et al.: Adadelta as in the code that they began with, which leaves their rate of 0.001 aside.

@@ -64,9 +64,6 @@ else
     supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 fi
 
-train_once "$out" fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --arch "$arch" \
-    ${pointer:+--pointer "$pointer"} --save-dir "$out/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 \
-    --keep-interval-updates 1 --criterion summarization_nll --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-8 \
-    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
-    --max-update "$max_update" --no-progress-bar --log-format simple --log-interval 100 \
-    ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}
+train_once "$out" "$prepared" --arch "$arch" ${pointer:+--pointer "$pointer"} --optimizer adam --adam-betas '(0.9, 0.998)' \
+    --adam-eps 1e-8 --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
+    --max-update "$max_update" ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}

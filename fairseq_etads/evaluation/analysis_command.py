@@ -155,10 +155,8 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 
 def _analyse(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
-    check_writable("--plot", args.plot)
+    check_writable("--plot", args.plot, *PLOTS)
     if args.plot:
-        if Path(args.plot).suffix not in PLOTS:
-            raise ValueError(f'--plot "{args.plot}": the name must end in {", ".join(PLOTS)}')
         from .plots import check_matplotlib, draw
 
         check_matplotlib()

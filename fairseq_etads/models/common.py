@@ -1,10 +1,12 @@
 """What the models of all families share: their options on the command line, and words in the ids of their output."""
 
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
-from dataclasses import fields
-from typing import Any, Dict, Optional, Tuple
+from dataclasses import field, fields, make_dataclass
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model
 from torch import Tensor
 
 from ..batch_vocab import BatchVocab
@@ -42,6 +44,32 @@ class SummarizationModel:
 
     def _encode(self, tokens: Tensor, vocab: Optional[BatchVocab]) -> Tensor:
         return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
+
+
+def preset_dataclass(
+    name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
+) -> type:
+    """The dataclass of a preset's options.
+
+    Args:
+        options: name, type, default and metadata of each. changes: other defaults, by name. module: of the dataclass.
+
+    Raises:
+        ValueError: ``changes`` names no option.
+    """
+    rest = {**changes}
+    made = [(o, kind, field(default=rest.pop(o, default), metadata=metadata)) for o, kind, default, metadata in options]
+    if rest:
+        raise ValueError(f"preset {name}: unknown options {sorted(rest)}")
+    return make_dataclass(name, made, bases=(FairseqDataclass,), namespace={"__module__": module})
+
+
+def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
+    """Make each preset an --arch; ``config(name, **changes)`` gives its options."""
+    for name, changes in presets.items():
+        # a class of its own for each preset, because fairseq keeps the options' dataclass on the class
+        own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
+        register_model(name, dataclass=config(name, **changes))(own)
 
 
 def batch_vocab(src_tokens: Tensor, words: Any, candidates: Optional[Candidates] = None) -> BatchVocab:

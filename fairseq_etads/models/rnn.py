@@ -5,13 +5,13 @@ A bidirectional GRU reads the document, a GRU with additive attention writes the
 """
 
 from argparse import Namespace
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.models import FairseqEncoderDecoderModel
 from omegaconf import II, OmegaConf
 from torch import Tensor, nn
 
@@ -20,7 +20,7 @@ from ..embedding import VocabularyEmbedding, load_vectors
 from ..optim import mark_table
 from ..pointer import KINDS
 from ..words import SENTENCE_MARK
-from .common import SummarizationModel, check_one_dictionary, check_words
+from .common import SummarizationModel, check_one_dictionary, check_words, preset_dataclass, register_presets
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder
 
@@ -114,15 +114,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 def preset_config(name: str, **changes: Any) -> type:
     """A dataclass of all options with the preset's defaults."""
-    unknown = sorted(set(changes) - {option.name for option in fields(RecurrentConfig)})
-    if unknown:
-        raise ValueError(f"preset {name}: unknown options {unknown}")
-    options = [
-        (option.name, option.type, field(default=changes.get(option.name, option.default), metadata=option.metadata))
-        for option in fields(RecurrentConfig)
-        if option.name != "_name"
-    ]
-    return make_dataclass(name, options, bases=(FairseqDataclass,), namespace={"__module__": __name__})
+    options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
+    return preset_dataclass(name, options, changes, __name__)
 
 
 def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
@@ -278,8 +271,4 @@ def _sizes(factors: Dict[str, int]) -> str:
     return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
 
 
-for _name, _changes in PRESETS.items():
-    # a class of its own for each preset, because fairseq keeps the options' dataclass on the class
-    register_model(_name, dataclass=preset_config(_name, **_changes))(
-        type(_name, (RecurrentModel,), {"__doc__": RecurrentModel.__doc__, "__module__": __name__})
-    )
+register_presets(RecurrentModel, PRESETS, preset_config)

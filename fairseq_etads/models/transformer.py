@@ -5,7 +5,6 @@ from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import register_model
 from fairseq.models.transformer import (
     TransformerConfig,
     TransformerDecoderBase,
@@ -23,7 +22,7 @@ from ..memory import Aggregation, EncoderGate
 from ..modules import BridgeDecoderLayer, FocusEncoderLayer
 from ..pointer import Pointer, PointerOutput
 from ..sharing import leave_out_shared, put_in_shared, share_sublayers
-from .common import SummarizationModel, batch_vocab, check_words
+from .common import SummarizationModel, batch_vocab, check_words, register_presets
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
@@ -213,8 +212,4 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
-for _name, _changes in PRESETS.items():
-    # a class of its own for each preset, because fairseq keeps the options' dataclass on the class
-    register_model(_name, dataclass=preset_config(_name, **_changes))(
-        type(_name, (SummarizationTransformer,), {"__doc__": SummarizationTransformer.__doc__, "__module__": __name__})
-    )
+register_presets(SummarizationTransformer, PRESETS, preset_config)

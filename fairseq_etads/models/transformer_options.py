@@ -4,17 +4,17 @@ The options are fairseq's own ``TransformerConfig``, flattened into a dataclass,
 mechanism is a field, a named architecture a preset that changes defaults.
 """
 
-from dataclasses import Field, dataclass, field, fields, make_dataclass
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
 from ..memory import AGGREGATIONS
 from ..pointer import KINDS
-from .common import check_one_dictionary
+from .common import check_one_dictionary, preset_dataclass
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -173,18 +173,14 @@ def preset_config(name: str, **changes: Any) -> type:
 
     Flat, because fairseq's command line and Hydra both read flat dataclasses (--encoder-layers, model.encoder_layers).
     """
-    overrides = {**_PAPER, **changes}
     options = []
     for option, kind, source in _flat_fields():
         if option.endswith("_name") or option in _LEFT_OUT:
             continue
         metadata = dict(source.metadata)
         metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
-        default = overrides.pop(option, source.default)
-        options.append((option, kind, field(default=default, metadata=metadata)))
-    if overrides:
-        raise ValueError(f"preset {name}: unknown options {sorted(overrides)}")
-    return make_dataclass(name, options, bases=(FairseqDataclass,), namespace={"__module__": __name__})
+        options.append((option, kind, source.default, metadata))
+    return preset_dataclass(name, options, {**_PAPER, **changes}, __name__)
 
 
 def check_options(config: SummarizationTransformerConfig, task: Any) -> None:

@@ -13,26 +13,16 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-out=$ROOT/runs/debian_etads steps=1000 seeds="1 2" archs="etads_basic etads_focus etads_saliency etads"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --archs) need_value "$@"; archs=$2; shift 2 ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
-need_integer --steps "$steps"
+out=$ROOT/runs/debian_etads steps=1000 seeds="1 2" systems="etads_basic etads_focus etads_saliency etads"
+read_comparison --archs "$@"
 use_environment
 etads-debian --sample --out "$out/text"
 
 GENERATE=(--max-len 30 --cpu)
 for seed in $seeds; do
-    for arch in $archs; do
+    for arch in $systems; do
         run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" -- --seed "$seed"
     done
 done
 
-score_table "$out" "$archs" "$seeds"
+score_table "$out" "$systems" "$seeds"

@@ -17,27 +17,17 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_memory steps=1000 seeds="1 2"
-archs="etads_basic aggregation_transformer es_transformer gated_es_transformer"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --archs) need_value "$@"; archs=$2; shift 2 ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
-need_integer --steps "$steps"
+systems="etads_basic aggregation_transformer es_transformer gated_es_transformer"
+read_comparison --archs "$@"
 use_environment
 etads-debian --sample --out "$out/text"
 
 GENERATE=(--min-len 4 --max-len 30 --no-repeat-ngram-size 2 --cpu)
 for seed in $seeds; do
-    for arch in $archs; do
+    for arch in $systems; do
         run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" \
             --tokens word --size 1000 --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --encoder-layers 3 --decoder-layers 3 \
             --dropout 0.25 --attention-dropout 0 --activation-dropout 0
     done
 done
-score_table "$out" "$archs" "$seeds"
+score_table "$out" "$systems" "$seeds"

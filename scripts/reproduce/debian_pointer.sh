@@ -16,31 +16,21 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-out=$ROOT/runs/debian_pointer steps=1000 seeds="1" pointers="none soft switch"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --pointers) need_value "$@"; pointers=$2; shift 2 ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
-need_integer --steps "$steps"
-for pointer in $pointers; do need_choice --pointers "$pointer" none soft switch; done
+out=$ROOT/runs/debian_pointer steps=1000 seeds="1" systems="none soft switch"
+read_comparison --pointers "$@"
+for pointer in $systems; do need_choice --pointers "$pointer" none soft switch; done
 use_environment
 etads-debian --sample --out "$out/text"
 
 GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
-    for pointer in $pointers; do
+    for pointer in $systems; do
         run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch etads \
             --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done
 
-python - "$out" "$seeds" $pointers <<'PYTHON'
+python - "$out" "$seeds" $systems <<'PYTHON'
 import json, pathlib, re, sys
 from fairseq_etads.dictionary import SummarizationDictionary
 from etads_preprocess.debian import stem

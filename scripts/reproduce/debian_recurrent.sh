@@ -17,27 +17,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_recurrent steps=1500 seeds="1"
 all="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
-archs=$all
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --archs) need_value "$@"; archs=$2; shift 2 ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
-need_integer --steps "$steps"
+systems=$all
+read_comparison --archs "$@"
 # shellcheck disable=SC2086  # words of lists
-for arch in $archs; do need_choice --archs "$arch" $all; done
+for arch in $systems; do need_choice --archs "$arch" $all; done
 use_environment
 etads-debian --sample --out "$out/text"
 supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
 
-systems=()
+summaries=()
 for seed in $seeds; do
-    for arch in $archs; do
+    for arch in $systems; do
         run=$out/$arch-$seed options=() decoding=(-- --replace-unknown)
         case $arch in
             feats*) options=(--source-factors tf:10,idf:10) ;;
@@ -51,8 +41,8 @@ for seed in $seeds; do
             supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
                 --min-len 3 --max-len 30 --cpu ${decoding[@]+"${decoding[@]}"}
         fi
-        systems+=(--system "$arch-$seed=$run/summaries.txt")
+        summaries+=(--system "$arch-$seed=$run/summaries.txt")
     done
 done
-etads-analyse --source "$out/text/test.source" --reference "$out/text/test.target" "${systems[@]}" \
+etads-analyse --source "$out/text/test.source" --reference "$out/text/test.target" "${summaries[@]}" \
     --json "$out/analysis.json"
