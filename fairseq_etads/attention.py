@@ -210,28 +210,6 @@ def saliency_attention(
     return (out, weights) if need_weights else out
 
 
-def additive_scores(
-    query: Tensor,
-    keys: Tensor,
-    weight: Tensor,
-    coverage: Optional[Tensor] = None,
-    coverage_weight: Optional[Tensor] = None,
-) -> Tensor:
-    """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
-
-    Args:
-        query: (B, T, A), the decoder's part with the bias. keys: (B, S, A), the document's. weight: v (A,).
-        coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
-
-    Returns:
-        (B, T, S), at least float32.
-    """
-    hidden = query[:, :, None] + keys[:, None]  # (B, T, S, A)
-    if coverage is not None and coverage_weight is not None:
-        hidden = hidden + coverage[..., None].to(hidden.dtype) * coverage_weight
-    return at_least_float32(torch.tanh(hidden) @ weight)
-
-
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """log softmax of scores (B, T, S) over the real tokens; at padding so small that its exponential is exactly 0."""
     if key_padding_mask is not None:

@@ -7,11 +7,12 @@ import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ..attention import additive_scores, at_least_float32, hierarchical_log_attention, log_attention
+from ..attention import at_least_float32, hierarchical_log_attention, log_attention
 from ..batch_vocab import BatchVocab
 from ..candidates import Candidates
 from ..optim import wants_rows
 from ..pointer import AttentionPointer, PointerOutput
+from ..stepwise import StepKeys, StepMemory
 from .common import batch_vocab
 from .rnn_encoder import MAX_POSITIONS
 
@@ -31,6 +32,40 @@ class DecoderState(NamedTuple):
     covered: Optional[Tensor] = None
 
 
+class Source(NamedTuple):
+    """The documents, as every step reads them; a row for each document or, where it says N, for each hypothesis.
+
+    Attributes:
+        memory: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool.
+        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool. None without
+            hierarchical attention.
+    """
+
+    memory: StepMemory
+    keys: StepKeys
+    padding: Tensor
+    sentence_keys: Optional[StepKeys] = None
+    sentence_ids: Optional[Tensor] = None
+    sentence_padding: Optional[Tensor] = None
+
+    @classmethod
+    def of(cls, encoder_out: Dict[str, Any], rows: int) -> "Source":
+        """From the encoder's output, for N = ``rows`` hypotheses."""
+        beams = rows // _documents(encoder_out)
+        source = cls(
+            StepMemory(encoder_out["encoder_out"][0]),
+            StepKeys(encoder_out["keys"][0]),
+            encoder_out["encoder_padding_mask"][0].repeat_interleave(beams, dim=0),
+        )
+        if "sentence_keys" not in encoder_out:
+            return source
+        return source._replace(
+            sentence_keys=StepKeys(encoder_out["sentence_keys"][0]),
+            sentence_ids=encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0),
+            sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
+        )
+
+
 class QueryScores(nn.Module):
     """v · tanh(W_h h + W_e E[o] + b + keys): Nallapati et al., section 2.3, where the keys are W_c h^d."""
 
@@ -40,14 +75,20 @@ class QueryScores(nn.Module):
         self.from_word = nn.Linear(word, width)
         self.weight = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
 
-    def forward(self, hidden: Tensor, word: Tensor, keys: Tensor, *coverage: Optional[Tensor]) -> Tensor:
-        """h (N, H), ``from_word`` of words before (N, A), keys (B, S, A) -> scores (N, S); coverage: c (N, S), w_c."""
-        documents = len(keys)
-        query = (self.from_hidden(hidden) + word).view(documents, -1, keys.shape[2])
-        covered, weight = coverage if coverage else (None, None)
+    def forward(
+        self,
+        hidden: Tensor,
+        word: Tensor,
+        keys: StepKeys,
+        covered: Optional[Tensor] = None,
+        coverage_weight: Optional[Tensor] = None,
+    ) -> Tensor:
+        """h (N, H), ``from_word`` of words before (N, A), coverage c (N, S) and w_c (A,) -> scores (N, S)."""
+        documents, _, width = keys.doubled.shape
+        query = (self.from_hidden(hidden) + word).view(documents, -1, width)
         if covered is not None:
             covered = covered.view(documents, query.shape[1], -1)
-        return additive_scores(query, keys, self.weight, covered, weight).view(len(hidden), -1)
+        return keys.scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)
 
 
 class OutputTable(nn.Module):
@@ -168,7 +209,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Words (N, T, E), which are real (N, T) -> features [h; E; c] (N, T, …), log of the attention (N, T, S)."""
         state = self._begin(encoder_out, incremental_state, len(x))
         padded = not bool(real[:, 0].all())  # on the left; on the right, what comes of it is not looked at
-        padding = encoder_out["encoder_padding_mask"][0].repeat_interleave(len(x) // _documents(encoder_out), dim=0)
+        source = Source.of(encoder_out, len(x))
         # unbound at once: the gradient of an index would be a tensor of all steps for each of them
         words, queries = x.unbind(1), self.attention.from_word(x).unbind(1)
         sentence_queries: Sequence[Optional[Tensor]] = [None] * len(words)
@@ -177,10 +218,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         states, contexts, weights = [], [], []
         for t, word in enumerate(words):
             old = state
-            log_weight, state = self._attend(state, queries[t], sentence_queries[t], encoder_out, padding)
-            memory = encoder_out["encoder_out"][0]
-            shared = log_weight.exp().view(len(memory), -1, memory.shape[1]).to(memory.dtype)
-            context = torch.bmm(shared, memory).view(len(x), -1)
+            log_weight, state = self._attend(state, queries[t], sentence_queries[t], source)
+            documents, length, _ = source.memory.states.shape
+            context = source.memory.read(log_weight.exp().view(documents, -1, length)).view(len(x), -1)
             state = state._replace(hidden=self.cell(torch.cat([word, context], dim=1), state.hidden))
             if padded:
                 state = DecoderState(*(_where(real[:, t], *pair) for pair in zip(state, old)))  # type: ignore[arg-type]
@@ -204,28 +244,20 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return DecoderState(hidden, spent, None if self.coverage_weight is None else nothing)
 
     def _attend(
-        self,
-        state: DecoderState,
-        word: Tensor,
-        word_to_sentences: Optional[Tensor],
-        encoder_out: Dict[str, Any],
-        padding: Tensor,
+        self, state: DecoderState, word: Tensor, word_to_sentences: Optional[Tensor], source: Source
     ) -> Tuple[Tensor, DecoderState]:
         """Log of this step's attention (N, S), and the state with what it has spent."""
-        keys = encoder_out["keys"][0]
-        scores = self.attention(state.hidden, word, keys, state.covered, self.coverage_weight)
+        scores = self.attention(state.hidden, word, source.keys, state.covered, self.coverage_weight)
         logits = scores
         if state.spent is not None:
             # log beta, which is 0 in the first step (Nallapati et al., equation 1)
             logits = scores - state.spent.masked_fill(state.spent.isneginf(), 0.0)
             state = state._replace(spent=torch.logaddexp(state.spent, scores))
-        log_weight = log_attention(logits[:, None], padding)
-        if self.sentence_attention is not None and word_to_sentences is not None:
-            of_sentences = self.sentence_attention(state.hidden, word_to_sentences, encoder_out["sentence_keys"][0])
-            beams = len(scores) // len(keys)
-            missing = encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0)
-            ids = encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0)
-            log_weight = hierarchical_log_attention(log_weight, log_attention(of_sentences[:, None], missing), ids)
+        log_weight = log_attention(logits[:, None], source.padding)
+        if self.sentence_attention is not None and source.sentence_ids is not None:
+            of_sentences = self.sentence_attention(state.hidden, word_to_sentences, source.sentence_keys)
+            log_sentence = log_attention(of_sentences[:, None], source.sentence_padding)
+            log_weight = hierarchical_log_attention(log_weight, log_sentence, source.sentence_ids)
         log_weight = log_weight[:, 0]
         if state.covered is not None:
             state = state._replace(covered=state.covered + log_weight.exp())

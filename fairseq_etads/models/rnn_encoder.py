@@ -1,8 +1,9 @@
 """The encoder of the recurrent family: words and their factors, a bidirectional GRU, and one over sentences."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -18,8 +19,12 @@ MAX_POSITIONS = 100_000
 """There is no limit to what a recurrent network reads; fairseq wants one."""
 
 
-class PackedGRU(nn.Module):
-    """A bidirectional GRU (torch's, cuDNN's on a GPU) that never sees padding, on whichever side it is.
+class BidirectionalGRU(nn.Module):
+    """A GRU of both directions (torch's, cuDNN's on a GPU) that never sees padding, on whichever side it is.
+
+    On a GPU torch's packed sequences leave padding out. Elsewhere their backward pass takes time quadratic in the
+    length (a gradient of the whole batch for each step), so each direction runs by itself there, over documents that
+    all begin in the first column: what comes of padding, behind them, is not looked at.
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
@@ -37,12 +42,42 @@ class PackedGRU(nn.Module):
         first.
         """
         order = padding.int().argsort(dim=1, stable=True)  # real tokens to the front, in their order
-        lengths = (~padding).sum(dim=1).clamp(min=1).cpu()
-        front = x.gather(1, order[:, :, None].expand_as(x))
-        packed, final = self.rnn(pack_padded_sequence(front, lengths, batch_first=True, enforce_sorted=False))
-        states = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])[0]
-        states = states.gather(1, order.argsort(dim=1)[:, :, None].expand_as(states))
+        lengths = (~padding).sum(dim=1).clamp(min=1)
+        run = self._packed if x.is_cuda else self._both_ways
+        states, last = run(_rows(x, order), lengths)
+        return _rows(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last
+
+    def _packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states and last states."""
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         return states, torch.cat([final[-2], final[-1]], dim=1)
+
+    def _both_ways(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """The same; the states at padding are not 0."""
+        places = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
+        backwards = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+        forward = backward = x
+        weights = self.rnn.all_weights  # of each layer's two directions
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                x = F.dropout(torch.cat([forward, backward], dim=2), self.rnn.dropout, self.training)
+            forward = self._one_way(x, weights[2 * layer])
+            backward = _rows(self._one_way(_rows(x, backwards), weights[2 * layer + 1]), backwards)
+        last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
+        return torch.cat([forward, backward], dim=2), torch.cat([last, backward[:, 0]], dim=1)
+
+    def _one_way(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """One direction of one layer, (B, S, D) -> (B, S, hidden)."""
+        first = x.new_zeros(1, len(x), self.rnn.hidden_size)
+        states, _ = torch.gru(x, first, [*weights], True, 1, 0.0, self.training, bidirectional=False, batch_first=True)
+        return states
+
+
+def _rows(x: Tensor, order: Tensor) -> Tensor:
+    """The places ``order`` (B, S) of x (B, S, D)."""
+    return x.gather(1, order[:, :, None].expand_as(x))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
@@ -78,7 +113,7 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, word_dim: int, hidden: int, attention_dim: int):
         super().__init__()
-        self.gru = PackedGRU(word_dim, hidden)
+        self.gru = BidirectionalGRU(word_dim, hidden)
         self.positions = nn.Embedding(SENTENCE_POSITIONS, SENTENCE_POSITION_DIM)
         self.keys = nn.Linear(2 * hidden + SENTENCE_POSITION_DIM, attention_dim, bias=False)
 
@@ -120,7 +155,7 @@ class RecurrentEncoder(FairseqEncoder):
         self.dropout = nn.Dropout(cfg.dropout)
         width = embed_tokens.embedding_dim + sum(table.embedding_dim for table in factors.values())
         states = 2 * cfg.encoder_hidden_size
-        self.gru = PackedGRU(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
+        self.gru = BidirectionalGRU(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         # the document's part of the attention, once for all steps
         self.keys = nn.Linear(states, cfg.attention_dim, bias=False)
         self.first_state = nn.Linear(states, cfg.decoder_hidden_size)

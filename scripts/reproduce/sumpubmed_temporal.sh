@@ -9,6 +9,7 @@
 #   --steps N       training steps of each model (default: 20000)
 #   --subset NAME   split to summarise: test (default) or valid
 #   --seeds LIST    default: "1"
+#   --systems LIST  default: "plain temporal"; several calls with the same --out can train one each, side by side
 #   --cpu           do not use a GPU
 #
 # As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
@@ -19,7 +20,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" device=() more=()
+data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" names="plain temporal" device=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --data) need_value "$@"; data=$2; shift 2 ;;
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
         --steps) need_value "$@"; steps=$2; shift 2 ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;
         --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --systems) need_value "$@"; names=$2; shift 2 ;;
         --cpu) device=(--cpu); shift ;;
         -h | --help) usage ;;
         --) shift; more=("$@"); break ;;
@@ -36,11 +38,12 @@ done
 need_prepared --data "$data" scripts/prepare_sumpubmed.sh
 need_integer --steps "$steps"
 need_choice --subset "$subset" test valid
+for name in $names; do need_choice --systems "$name" plain temporal; done
 use_environment
 
 systems=()
 for seed in $seeds; do
-    for name in plain temporal; do
+    for name in $names; do
         run=$out/$name-$seed switch=--temporal-attention
         [ "$name" = temporal ] || switch=--no-temporal-attention
         train_recurrent "$run" "$data/prepared" --arch words_lvt2k_temp_att "$switch" --truncate-source 400 \

@@ -1,4 +1,4 @@
-"""Every combination of the Transformer's mechanisms runs, and costs the parameters that docs/options.md says."""
+"""Every combination of a family's mechanisms runs, and costs the parameters that docs/options.md says."""
 
 import itertools
 import re
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
+from helpers import EOS, PAD, RECURRENT, SMALL, make_batch, make_dictionary, make_model, make_task
 
+from fairseq_etads.dictionary import known_words
 from fairseq_etads.pointer import pointer_of
 
 CHOICES = {
@@ -32,8 +33,34 @@ COSTS = {
 }
 
 
-def cost(formula, d=D, f=F, N=N, L=1):  # noqa: N803  # the names of docs/options.md
-    return eval(formula, {"d": d, "f": f, "N": N, "L": L})
+RECURRENT_CHOICES = {
+    "large_vocabulary_trick": [0, 25],
+    "source_factors": ["none", "pos:3"],
+    "hierarchical_attention": [False, True],
+    "temporal_attention": [False, True],
+    "coverage": [False, True],
+    "pointer": ["none", "soft", "switch"],
+    "encoder_layers": [1, 2],
+    "share_decoder_input_output_embed": [False, True],
+    "share_all_embeddings": [False, True],
+}
+RECURRENT_COSTS = {
+    ("large_vocabulary_trick", 25): "0",
+    ("source_factors", "pos:3"): "(n + 6 * h) * w",
+    ("hierarchical_attention", True): "18 * h**2 + 12 * h + 3200 + (2 * h + 32) * a + (g + e) * a + 2 * a",
+    ("temporal_attention", True): "0",
+    ("coverage", True): "a",
+    ("pointer", "soft"): "g + e + 2 * h + 1",
+    ("pointer", "switch"): "g + e + 2 * h + 1",
+    ("encoder_layers", 2): "18 * h**2 + 12 * h",
+    ("share_decoder_input_output_embed", True): "-V * e",
+    ("share_all_embeddings", True): "-2 * V * e",
+}
+
+
+def cost(formula, **sizes):
+    """A formula of docs/options.md, by its names."""
+    return eval(formula, {"d": D, "f": F, "N": N, "L": 1, **sizes})
 
 
 def count(model):
@@ -70,3 +97,45 @@ def test_the_documents_numbers_are_those_of_the_formulas():
         layers = 1 if option in ("focus_layers", "saliency_layers") else 4
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
         assert written == cost(formula, d=512, f=2048, N=layers), row
+
+
+def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
+    """Every pair of choices, and everything at once."""
+    task = make_task(tail=20, mark=True)
+    task.factor_dictionaries = {"pos": make_dictionary(words=6)}
+    mark, factor = task.source_dictionary.index("<q>"), task.factor_dictionaries["pos"]
+    sizes = {
+        "h": RECURRENT["encoder_hidden_size"],
+        "g": RECURRENT["encoder_hidden_size"] + 2,
+        "a": RECURRENT["attention_dim"],
+        "e": RECURRENT["encoder_embed_dim"],
+        "V": known_words(task.source_dictionary),
+        "n": len(factor),
+        "w": 3,
+    }
+    small = {**RECURRENT, "decoder_hidden_size": sizes["g"]}
+    plain = count(make_model("gru_seq2seq", task, **small))
+    tokens = make_batch([[5, 6, mark, 7, 8, mark], [9, len(task.source_dictionary) - 1]])
+    previous, values = torch.tensor([[EOS, 5, 6]] * 2), torch.full((*tokens.shape, 1), 5)
+    singles = [(name, value) for name, values in RECURRENT_CHOICES.items() for value in values[1:]]
+    pairs = [dict(pair) for pair in itertools.combinations(singles, 2) if pair[0][0] != pair[1][0]]
+    for options in [*pairs, {name: values[-1] for name, values in RECURRENT_CHOICES.items()}]:
+        model = make_model("gru_seq2seq", task, **{**small, **options}).train()
+        costs = [cost(RECURRENT_COSTS[choice], **sizes) for choice in options.items()]
+        if options.get("share_all_embeddings") and options.get("share_decoder_input_output_embed"):
+            costs.remove(-sizes["V"] * sizes["e"])  # what the other has saved
+        assert count(model) == plain + sum(costs), options
+        given = {"factors": values} if "source_factors" in options else {}
+        net_output = model(tokens, tokens.ne(PAD).sum(1), prev_output_tokens=previous, **given)
+        total = model.get_normalized_probs(net_output, log_probs=False).sum(-1)
+        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
+
+
+def test_the_documents_numbers_of_the_recurrent_family_are_those_of_the_formulas():
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = page[page.index("## The recurrent family") :]
+    paper = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10}
+    for (option, _), formula in RECURRENT_COSTS.items():
+        row = next(row for row in page.splitlines() if row.startswith(f"| `--{option.replace('_', '-')}"))
+        written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
+        assert written == cost(formula, **paper), row

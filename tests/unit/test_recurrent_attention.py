@@ -5,7 +5,6 @@ import reference
 import torch
 
 from fairseq_etads.attention import (
-    additive_scores,
     hierarchical_attention,
     log_attention,
     temporal_attention,
@@ -14,18 +13,6 @@ from fairseq_etads.attention import (
 
 def random(*shape, seed=0, scale=1.0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
-
-
-@pytest.mark.parametrize("covered", [False, True])
-def test_additive_scores(covered):
-    query, keys, weight, w_c = random(2, 3, 5), random(2, 4, 5, seed=1), random(5, seed=2), random(5, seed=3)
-    coverage = random(2, 3, 4, seed=4).abs() if covered else None
-    got = additive_scores(query, keys, weight, coverage, w_c if covered else None)
-    for b in range(2):
-        want = reference.additive_scores(
-            query[b], keys[b], weight, coverage[b] if covered else None, w_c if covered else None
-        )
-        torch.testing.assert_close(got[b], want)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])

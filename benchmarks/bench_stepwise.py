@@ -1,0 +1,101 @@
+"""What long documents cost a recurrent model in training, on a CPU: our attention and GRU against torch's plain forms.
+
+    python benchmarks/bench_stepwise.py [--output benchmarks/results/stepwise.json]
+
+- Attention: 100 steps, each a question to 50 documents of 400 words, which depends on the last answer; keys of width
+  200 and states of 400, the paper's sizes for CNN/Daily Mail. "plain" is the formula left to autograd, "stepwise" is
+  fairseq_etads.stepwise.
+- GRU: both directions over those documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
+  ways" is what fairseq_etads.models.rnn_encoder does on a CPU.
+
+A run is a forward and a backward pass; the forms take turns, times are medians. Peak memory is not measured.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from bench_focus_attention import machine
+
+from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.stepwise import StepKeys, StepMemory
+
+DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
+
+
+def plain_readers(keys, states, weight):
+    return lambda query: torch.tanh(query[:, :, None] + keys[:, None]) @ weight, lambda shares: torch.bmm(
+        shares, states
+    )
+
+
+def stepwise_readers(keys, states, weight):
+    steps, memory = StepKeys(keys), StepMemory(states)
+    return lambda query: steps.scores(query, weight), memory.read
+
+
+def attend(readers, inputs):
+    """All steps; the query is half of the context, so that a step waits for the one before."""
+    scores, read = readers(*inputs)
+    query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
+    for _ in range(STEPS):
+        context = read(scores(query).softmax(dim=-1))
+        query, total = context[..., :HIDDEN], total + context.sum()
+    return total
+
+
+def seconds_of(forms, runs):
+    """Name -> median seconds of a function that returns something to differentiate."""
+    seconds = {name: [] for name in forms}
+    for run in range(runs + 1):
+        for name, form in forms.items():
+            started = time.perf_counter()
+            form().backward()
+            if run:  # the first is a warm-up
+                seconds[name].append(time.perf_counter() - started)
+    return {name: round(statistics.median(values), 3) for name, values in seconds.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "stepwise.json")
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each form (default: %(default)s)")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    inputs = [torch.randn(DOCUMENTS, WORDS, width).requires_grad_() for width in (HIDDEN, 2 * HIDDEN)]
+    inputs.append(torch.randn(HIDDEN).requires_grad_())
+    attention = seconds_of(
+        {
+            "plain": lambda: attend(plain_readers, inputs),
+            "stepwise": lambda: attend(stepwise_readers, inputs),
+        },
+        args.runs,
+    )
+    gru, words = BidirectionalGRU(HIDDEN // 2, HIDDEN), torch.randn(DOCUMENTS, WORDS, HIDDEN // 2).requires_grad_()
+    lengths = torch.linspace(WORDS // 2, WORDS, DOCUMENTS).long()
+    recurrent = seconds_of(
+        {
+            "packed": lambda: gru._packed(words, lengths)[0].sum(),
+            "both ways": lambda: gru._both_ways(words, lengths)[0].sum(),
+        },
+        args.runs,
+    )
+    report = {
+        "machine": machine(),
+        "run": f"{DOCUMENTS} documents of {WORDS} words, {STEPS} steps, width {HIDDEN}, float32, forward and backward",
+        "runs": args.runs,
+        "seconds of attention": attention,
+        "seconds of the GRU": recurrent,
+        "plain to stepwise": round(attention["plain"] / attention["stepwise"], 2),
+        "packed to both ways": round(recurrent["packed"] / recurrent["both ways"], 2),
+    }
+    print(json.dumps(report, indent=2))
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Attention of a decoder that asks step by step: what a document has to answer with, made once and read in every step.
+
+A recurrent decoder's next question depends on the last answer, so its steps cannot be one product. Autograd would make,
+fill and add up a gradient of the size of the whole document in every step. Here a step's backward pass notes the little
+that is needed, and when all steps have been there, the document's gradient is made once. What has the width of the
+attention is computed again in the backward pass instead of kept for all steps, (B, S, A) for each of them.
+"""
+
+from typing import List, Optional
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .attention import at_least_float32
+
+Notes = List[Tensor]
+
+_CACHED = 2**19
+"""Values of float32 that are quick to go through several times: 2 MiB."""
+
+
+class StepMemory:
+    """States that attention reads in every step.
+
+    Args:
+        states: (B, S, M).
+    """
+
+    def __init__(self, states: Tensor):
+        self._weights: Notes = []
+        self._gradients: Notes = []
+        self.states = _Products.apply(states, self._weights, self._gradients)
+
+    def read(self, weights: Tensor) -> Tensor:
+        """Attention (B, T, S) -> contexts (B, T, M), the sums of the states weighted by it."""
+        return _Read.apply(weights, self.states, self._weights, self._gradients)
+
+
+class StepKeys:
+    """Keys of additive attention, which every step compares with its query.
+
+    Args:
+        keys: k (B, S, A).
+    """
+
+    def __init__(self, keys: Tensor):
+        self._sum: Notes = []
+        self.doubled = _Sum.apply(2 * keys, self._sum)
+
+    def scores(
+        self,
+        query: Tensor,
+        weight: Tensor,
+        coverage: Optional[Tensor] = None,
+        coverage_weight: Optional[Tensor] = None,
+    ) -> Tensor:
+        """e_tj = v · tanh(q_t + k_j [+ c_tj w_c]): Bahdanau et al. 2014; with coverage See et al. 2017, equation 11.
+
+        Args:
+            query: q (B, T, A), the decoder's part with the bias. weight: v (A,).
+            coverage: c (B, T, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+
+        Returns:
+            (B, T, S), at least float32.
+        """
+        # tanh(x) = 2 sigmoid(2x) - 1: on a CPU torch's sigmoid takes a sixth of the time of its tanh
+        given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
+        scores = _SigmoidScores.apply(self._sum, 2 * query, self.doubled, weight, *given)
+        return 2 * scores - at_least_float32(weight).sum()
+
+
+class _Products(torch.autograd.Function):
+    """The states (B, S, M) as they are; their gradient is the sum of products of what the steps have noted."""
+
+    @staticmethod
+    def forward(ctx, states: Tensor, weights: Notes, gradients: Notes) -> Tensor:
+        ctx.notes = weights, gradients
+        ctx.set_materialize_grads(False)
+        return states.view_as(states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, other: Optional[Tensor]):
+        weights, gradients = ctx.notes
+        total = other
+        if weights:
+            total = torch.bmm(torch.cat(weights, dim=1).transpose(1, 2), torch.cat(gradients, dim=1))
+            total = total if other is None else total + other
+        weights.clear()
+        gradients.clear()
+        return total, None, None
+
+
+class _Read(torch.autograd.Function):
+    """weights (B, T, S) times states (B, S, M); notes what :class:`_Products` needs."""
+
+    @staticmethod
+    def forward(ctx, weights: Tensor, states: Tensor, *notes: Notes) -> Tensor:
+        weights = weights.to(states.dtype)
+        ctx.save_for_backward(weights, states)
+        ctx.notes = notes
+        return torch.bmm(weights, states)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor):
+        weights, states = ctx.saved_tensors
+        gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
+        if ctx.needs_input_grad[1]:
+            for note, value in zip(ctx.notes, (weights, gradient)):
+                note.append(value)
+        return torch.bmm(gradient, states.transpose(1, 2)), None, None, None
+
+
+class _Sum(torch.autograd.Function):
+    """The keys (B, S, A) as they are; their gradient is the sum that the steps have left."""
+
+    @staticmethod
+    def forward(ctx, keys: Tensor, noted: Notes) -> Tensor:
+        ctx.noted = noted
+        ctx.set_materialize_grads(False)
+        return keys.view_as(keys)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, other: Optional[Tensor]):
+        total = ctx.noted.pop() if ctx.noted else None
+        if other is not None:
+            total = other if total is None else total + other
+        return total, None
+
+
+class _SigmoidScores(torch.autograd.Function):
+    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the noted sum."""
+
+    @staticmethod
+    def forward(ctx, noted: Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
+        ctx.save_for_backward(query, keys, weight, *coverage)
+        ctx.noted = noted
+        weight = at_least_float32(weight)
+        return torch.cat([_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _pieces(query, keys)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor):
+        query, keys, weight, *coverage = ctx.saved_tensors
+        weight, gradient = at_least_float32(weight), at_least_float32(gradient)
+        if not ctx.noted:
+            ctx.noted.append(torch.zeros_like(at_least_float32(keys)))
+        of_weight = of_place = torch.zeros_like(weight)
+        of_query, of_coverage = [], []
+        for rows in _pieces(query, keys):
+            inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
+            by_width = inner.view(-1, len(weight))
+            of_weight = of_weight + gradient[rows].reshape(-1) @ by_width
+            inner.addcmul_(inner, inner, value=-1).mul_(
+                gradient[rows][..., None]
+            )  # g s (1 - s), still to multiply by v
+            of_query.append(inner.sum(dim=2))
+            ctx.noted[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
+            if coverage:
+                covered, place = (at_least_float32(x) for x in coverage)
+                of_coverage.append(inner @ (weight * place))
+                of_place = of_place + covered[rows].reshape(-1) @ by_width
+        covering = (torch.cat(of_coverage), of_place * weight) if coverage else ()
+        return (None, torch.cat(of_query) * weight, None, of_weight, *covering)
+
+
+def _pieces(query: Tensor, keys: Tensor) -> List[slice]:
+    """Documents to go through at a time: all, or on a CPU as many as its cache holds the (n, T, S, A) values of."""
+    documents, length, width = keys.shape
+    size = max(1, query.shape[1] * length * width)
+    step = max(1, documents if keys.is_cuda else _CACHED // size)
+    return [slice(start, start + step) for start in range(0, max(1, documents), step)]
+
+
+def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
+    """Of the documents ``rows``: (B, T, A), (B, S, A), c (B, T, S) and w_c (A,) -> (n, T, S, A), a new tensor."""
+    inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
+    if coverage:
+        covered, weight = (at_least_float32(x) for x in coverage)
+        inner.addcmul_(covered[rows][..., None], weight)
+    return inner.sigmoid_()

@@ -1,0 +1,175 @@
+"""Attention asked step by step: values against loops, gradients against autograd's of the plain formula."""
+
+import gc
+import weakref
+
+import pytest
+import reference
+import torch
+
+from fairseq_etads import stepwise
+from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.stepwise import StepKeys, StepMemory
+
+DOCUMENTS, STEPS, LENGTH, WIDTH = 2, 3, 4, 5
+
+
+def random(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def inputs(covered, dtype=torch.float64):
+    shapes = {"query": (DOCUMENTS, STEPS, WIDTH), "keys": (DOCUMENTS, LENGTH, WIDTH), "weight": (WIDTH,)}
+    if covered:
+        shapes |= {"coverage": (DOCUMENTS, STEPS, LENGTH), "coverage_weight": (WIDTH,)}
+    return {
+        name: random(*shape, seed=n, dtype=dtype).requires_grad_() for n, (name, shape) in enumerate(shapes.items())
+    }
+
+
+def plain_scores(query, keys, weight, coverage=None, coverage_weight=None):
+    inner = query[:, :, None] + keys[:, None]
+    if coverage is not None:
+        inner = inner + coverage[..., None] * coverage_weight
+    return inner.tanh() @ weight
+
+
+def ours(query, keys, **others):
+    return StepKeys(keys).scores(query, **others)
+
+
+def one_by_one(query, keys, coverage=None, **others):
+    """As a decoder asks: a step after the other, all of the same keys."""
+    steps = StepKeys(keys)
+    parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
+    return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
+
+
+def gradients(scores, given):
+    """Of something in which each score counts differently."""
+    return torch.autograd.grad((scores * random(*scores.shape, seed=9)).sin().sum(), list(given.values()))
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_scores_are_those_of_the_loops(covered):
+    given = inputs(covered)
+    got = ours(**given)
+    for b in range(DOCUMENTS):
+        rows = {name: value if value.dim() == 1 else value[b] for name, value in given.items()}
+        torch.testing.assert_close(got[b], reference.additive_scores(*rows.values()))
+
+
+@pytest.mark.parametrize("cached", [1, 2**19])  # a document at a time, and both
+@pytest.mark.parametrize("covered", [False, True])
+@pytest.mark.parametrize("scores", [ours, one_by_one])
+def test_gradients_of_scores_are_those_of_the_plain_formula(monkeypatch, scores, covered, cached):
+    monkeypatch.setattr(stepwise, "_CACHED", cached)
+    given = inputs(covered)
+    torch.testing.assert_close(gradients(scores(**given), given), gradients(plain_scores(**given), given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_scores_are_computed_in_at_least_float32(dtype):
+    given = inputs(True, dtype)
+    got = ours(**given)
+    assert got.dtype == torch.float32
+    want = plain_scores(**{name: value.double() for name, value in given.items()})
+    torch.testing.assert_close(got.double(), want, atol=2e-6, rtol=0)
+    for gradient, value in zip(gradients(got, given), given.values()):
+        assert gradient.dtype == dtype and gradient.isfinite().all() and gradient.shape == value.shape
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-4, 50.0, 1e4])
+def test_scores_of_small_and_of_huge_sums(size):
+    given = {name: value.detach() * size for name, value in inputs(False, torch.float32).items()}
+    given["weight"] = random(WIDTH, dtype=torch.float32)
+    want = plain_scores(**{name: value.double() for name, value in given.items()})
+    torch.testing.assert_close(ours(**given).double(), want, atol=2e-6, rtol=0)
+
+
+def test_no_documents_have_no_scores():
+    assert StepKeys(torch.zeros(0, LENGTH, WIDTH)).scores(torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)).shape == (
+        0,
+        1,
+        LENGTH,
+    )
+
+
+def test_contexts_and_their_gradients():
+    states, weights = random(DOCUMENTS, LENGTH, 6).requires_grad_(), random(DOCUMENTS, STEPS, LENGTH).requires_grad_()
+    memory = StepMemory(states)
+    contexts = torch.cat([memory.read(weights[:, t : t + 1]) for t in range(STEPS)], dim=1)
+    want = torch.bmm(weights, states)
+    torch.testing.assert_close(contexts, want)
+    given = {"states": states, "weights": weights}
+    torch.testing.assert_close(gradients(contexts, given), gradients(want, given))
+
+
+def test_steps_that_ask_what_the_last_one_answered():
+    """The gradient of a step's question goes through all answers before it."""
+    states, keys, weight = random(1, LENGTH, WIDTH), random(1, LENGTH, WIDTH, seed=1), random(WIDTH, seed=2)
+    given = {"states": states.requires_grad_(), "keys": keys.requires_grad_(), "weight": weight.requires_grad_()}
+
+    def run(scores, read):
+        question = torch.ones(1, 1, WIDTH, dtype=torch.float64)
+        for _ in range(STEPS):
+            question = question + read(scores(question).softmax(-1))
+        return question
+
+    steps, memory = StepKeys(keys), StepMemory(states)
+    got = run(lambda question: steps.scores(question, weight), memory.read)
+    want = run(lambda question: plain_scores(question, keys, weight), lambda weights: torch.bmm(weights, states))
+    torch.testing.assert_close(gradients(got, given), gradients(want, given))
+
+
+def test_a_second_backward_pass_begins_at_nothing():
+    given = inputs(False)
+    scores = one_by_one(**given)
+    first = torch.autograd.grad(scores.sum(), list(given.values()), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(scores.sum(), list(given.values())), first)
+
+
+def test_steps_that_no_gradient_reaches():
+    keys, states = (random(DOCUMENTS, LENGTH, WIDTH, seed=n).requires_grad_() for n in (1, 2))
+    steps, memory = StepKeys(keys), StepMemory(states)
+    unused = steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
+    assert unused.shape == (DOCUMENTS, 1, LENGTH)
+    memory.read(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
+    torch.testing.assert_close(
+        states.grad, torch.stack([torch.ones(LENGTH, WIDTH), torch.zeros(LENGTH, WIDTH)]).double()
+    )
+    assert keys.grad is None
+
+
+def test_nothing_is_left_in_memory_without_a_backward_pass():
+    """No cycle of references: what an interrupted step has allocated goes at once."""
+    gc.disable()
+    try:
+        states = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_()
+        memory, steps = StepMemory(states * 2), StepKeys(states * 3)
+        read = memory.read(steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH)).softmax(-1))
+        alive = [weakref.ref(memory.states), weakref.ref(steps.doubled)]
+        del memory, steps, read
+        assert [ref() for ref in alive] == [None, None]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("left", [False, True])
+def test_both_ways_of_running_a_gru_agree(layers, left):
+    """Packed as on a GPU, and direction by direction."""
+    torch.manual_seed(1)
+    gru = BidirectionalGRU(3, 4, layers).double()
+    lengths, places = torch.tensor([6, 1, 4]), torch.arange(6)
+    padding = torch.stack([places < 6 - n if left else places >= n for n in lengths.tolist()])
+    x = random(3, 6, 3).requires_grad_()
+    results = []
+    for run in (gru._packed, gru._both_ways):
+        gru._both_ways = run  # what a CPU takes
+        states, last = gru(x, padding)
+        assert (states[padding] == 0).all()
+        loss = (states * random(3, 6, 8, seed=3)).sum() + (last * random(3, 8, seed=4)).sum()
+        results.append((states, last, *torch.autograd.grad(loss, [x, *gru.parameters()])))
+    torch.testing.assert_close(*results)
+    assert (results[0][2][padding] == 0).all()
