@@ -81,8 +81,8 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 class LazyRows(FairseqOptimizer):
     """To be inherited before one of fairseq's optimisers.
 
-    With several processes gradients are dense, because fairseq sums those among them; the result is then the plain
-    optimiser's.
+    With several processes gradients are dense, because fairseq sums those among them, and in half precision, in which
+    torch cannot add up sparse ones everywhere; the result is then the plain optimiser's.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -91,7 +91,8 @@ class LazyRows(FairseqOptimizer):
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
         for parameter in params:
             if getattr(parameter, "looked_up", False):
-                parameter.sparse_gradient = alone or torch.distributed.get_world_size() == 1
+                whole = parameter.dtype in (torch.float32, torch.float64)
+                parameter.sparse_gradient = whole and (alone or torch.distributed.get_world_size() == 1)
 
     @property
     def supports_flat_params(self) -> bool:

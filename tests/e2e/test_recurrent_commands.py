@@ -6,9 +6,10 @@ import string
 import sys
 
 import pytest
+import torch
 from fairseq.data import Dictionary, indexed_dataset
 from helpers import run_command
-from toy import PLUGIN, WORDS, summaries
+from toy import PLUGIN, WORDS, by_two_workers, summaries
 
 from fairseq_etads.models.rnn import PRESETS
 
@@ -135,6 +136,36 @@ def test_a_switch_learns_to_copy_the_word_that_a_factor_marks(corpus, tmp_path):
     assert result.returncode != 0
     last = result.stdout.strip().splitlines()[-1]
     assert "the model reads source factors (idf, ner, pos, tf; --source-factors)" in last
+
+
+def weights(save):
+    return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+def test_two_workers_with_a_lazy_optimiser_take_the_steps_of_one_with_the_plain_one(corpus, tmp_path):
+    """Among processes gradients are dense, so every row moves; one process adds up the batches of two."""
+    arch, options = "words_lvt2k", ["--large-vocabulary-trick", "20", "--lr", "0.01", "--max-update", "8"]
+    options += ["--disable-validation"]
+
+    def train(save, *more):
+        return run_command(train_command(corpus, arch, save, *options, *more), cwd=tmp_path).stdout
+
+    logs = by_two_workers(train, tmp_path / "two", "--optimizer", "lazy_adam")
+    assert "as rank 1" in logs[1], "there were no two workers"
+    train(tmp_path / "one", "--optimizer", "adam", "--update-freq", "2")
+    train(tmp_path / "lazy", "--optimizer", "lazy_adam", "--update-freq", "2")
+    two, one, lazy = (weights(tmp_path / name) for name in ("two", "one", "lazy"))
+    torch.testing.assert_close(two, one, atol=1e-4, rtol=1e-3)
+    assert any(not torch.allclose(lazy[name], value, atol=1e-3) for name, value in one.items()), "nothing is shown"
+
+
+def test_half_precision_learns_with_a_lazy_optimiser(corpus, tmp_path):
+    """As on a GPU, by the optimiser that also runs without one."""
+    options = ["--optimizer", "lazy_adam", "--lr", "0.01", "--large-vocabulary-trick", "20", "--temporal-attention"]
+    options += ["--memory-efficient-fp16", "--fp16-init-scale", "4", "--log-interval", "20", "--max-update", "60"]
+    log = run_command(train_command(corpus, "pg_coverage", tmp_path, *options), cwd=tmp_path).stdout
+    losses = [float(part.split(" loss=")[1].split(",")[0]) for part in log.splitlines() if "train_inner" in part]
+    assert len(losses) == 3 and losses[2] < losses[0] - 0.3, losses
 
 
 @pytest.mark.parametrize("missing", ["factors.json", "train.factor-tf.idx"])

@@ -10,7 +10,7 @@ from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model
 
 from fairseq_etads.beams import BeamState
 from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.models.rnn import PRESETS, RecurrentConfig, parse_factors, preset_config
+from fairseq_etads.models.rnn import INITIAL_STD, PRESETS, RecurrentConfig, parse_factors, preset_config
 from fairseq_etads.models.rnn_encoder import sentence_ends, sentence_ids
 
 ARCHS = [*sorted(PRESETS), "all"]
@@ -512,3 +512,11 @@ def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message)
     with pytest.raises(ValueError, match="--decoder-embed-path") as error:
         recurrent("gru_seq2seq", decoder_embed_path=str(path))
     assert message in str(error.value)
+
+
+def test_word_vectors_begin_with_the_deviation_of_the_document():
+    """docs/recurrent.md; vectors of files take the place of these."""
+    model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
+    for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
+        assert weight[PAD].eq(0).all()
+        assert abs(float(weight[PAD + 1 :].detach().std()) - INITIAL_STD) < 0.01
