@@ -1,0 +1,63 @@
+"""Small models of the recurrent family, and what they are fed."""
+
+import torch
+from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
+
+from fairseq_etads.models.rnn import PRESETS
+
+ARCHS = [*sorted(PRESETS), "all"]
+ALL = {
+    "pointer": "soft",
+    "coverage": True,
+    "temporal_attention": True,
+    "hierarchical_attention": True,
+    "source_factors": "all",
+    "large_vocabulary_trick": 25,
+    "encoder_layers": 2,
+    "decoder_hidden_size": 14,
+    "share_all_embeddings": True,
+}
+"""Every mechanism at once: what tests call the architecture "all"."""
+FACTORS = ("idf", "ner", "pos", "tf")
+MARK = 43
+V = 44
+TAIL = 9
+SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
+DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45], [30], [4, 47, 5, MARK, 8, 8, MARK], [], [21, 22, 50, 23]]
+
+
+def recurrent_task(**options):
+    task = make_task(tail=TAIL, mark=True, **options)
+    task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
+    return task
+
+
+def recurrent(arch, task=None, **options):
+    """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
+    if arch == "all":
+        return recurrent("gru_seq2seq", task, **{**ALL, **options})
+    sizes = dict(RECURRENT)
+    if PRESETS[arch].get("large_vocabulary_trick"):
+        sizes["large_vocabulary_trick"] = 25
+    return make_model(arch, task or recurrent_task(), **{**sizes, **options})
+
+
+def inputs(model, tokens):
+    """A batch's net_input without the summaries; the factors' values are made up from the words."""
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    if model.factors:
+        values = torch.stack([(tokens * (5 + k)) % 6 + 4 for k in range(len(model.factors))], dim=2)
+        net_input["factors"] = values.masked_fill(tokens.eq(PAD)[:, :, None], PAD)
+    return net_input
+
+
+def encode(model, tokens):
+    with torch.no_grad():
+        return model.encoder(**inputs(model, tokens))
+
+
+def log_probs(model, tokens, previous):
+    """Log-probabilities by extended id, and the extras."""
+    with torch.no_grad():
+        output = model(**inputs(model, tokens), prev_output_tokens=previous)
+        return model.get_normalized_probs(output, log_probs=True), output[1]

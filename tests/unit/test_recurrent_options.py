@@ -1,0 +1,109 @@
+"""The recurrent family's options: presets, what is refused, what weights begin with."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
+from recurrent import FACTORS, recurrent, recurrent_task
+
+from fairseq_etads.models.rnn import INITIAL_STD, PRESETS, RecurrentConfig, parse_factors, preset_config
+
+
+def test_presets_have_the_papers_sizes():
+    sizes = {}
+    for name, changes in PRESETS.items():
+        config = preset_config(name, **changes)()
+        sizes[name] = (config.encoder_embed_dim, config.encoder_hidden_size, config.large_vocabulary_trick)
+        assert all(option.name == "_name" or option.metadata["help"] for option in fields(config))
+    assert sizes["words_lvt2k"] == (200, 400, 2000) and sizes["words_lvt5k"] == (200, 400, 5000)
+    assert sizes["words_lvt2k_temp_att"] == (100, 200, 2000) and sizes["pg_coverage"] == (128, 256, 0)
+    assert sizes["gru_seq2seq"] == (200, 400, 0)
+    assert sum(parse_factors(PRESETS["feats_lvt2k"]["source_factors"], dict.fromkeys(FACTORS)).values()) == 55
+    assert RecurrentConfig().pointer == "none"
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"large_vocabulary_trick": -1}, "--large-vocabulary-trick -1: choose 0 or more"),
+        ({"encoder_hidden_size": 0}, "--encoder-hidden-size 0: choose 1 or more"),
+        ({"dropout": 1.5}, "--dropout 1.5"),
+        ({"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
+        ({"source_factors": "tf:x"}, '"tf:x" is not a new name'),
+        ({"source_factors": "tf,tf"}, '"tf" is not a new name'),
+        ({"share_all_embeddings": True, "decoder_embed_dim": 8}, "--encoder-embed-dim is 16 and --decoder-embed-dim 8"),
+        ({"encoder_embed_path": "/nowhere/vectors"}, '--encoder-embed-path "/nowhere/vectors": no such file'),
+    ],
+)
+def test_impossible_options_are_refused_in_words(changes, message):
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        recurrent("gru_seq2seq", **changes)
+    assert message in str(error.value)
+
+
+def test_what_the_data_lacks_is_refused_in_words():
+    task = make_task()
+    task.factor_dictionaries = {}
+    with pytest.raises(ValueError, match=r'no factor "pos"; DATA has no factors\.json.*--factors'):
+        recurrent("feats_lvt2k", task)
+    with pytest.raises(ValueError, match=r"--source-factors all: DATA has no factors\.json"):
+        recurrent("gru_seq2seq", task, source_factors="all")
+    with pytest.raises(ValueError, match=r'--hierarchical-attention: .*no "<q>"'):
+        recurrent("words_lvt2k_hieratt", task)
+    task.tgt_dict = make_dictionary(words=20)
+    for changes in ({"pointer": "soft"}, {"share_all_embeddings": True}):
+        with pytest.raises(ValueError, match="needs one dictionary"):
+            recurrent("gru_seq2seq", task, **changes)
+
+
+def test_weights_of_other_data_are_refused_in_words():
+    task = recurrent_task()
+    model = recurrent("feats_lvt2k", task)
+    state = model.state_dict()
+    with pytest.raises(ValueError, match=r"trained with the source factors idf \(10 values\).*DATA gives \(none\)"):
+        recurrent("words_lvt2k").load_state_dict(state)
+    state["encoder.embed_tokens.weight"] = torch.zeros(9, 3)
+    with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.* 9:"):
+        model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("lines", [["2 16", "w1 ", "w3 "], ["w1 ", "w3 "]])
+def test_word_vectors_are_read(tmp_path, lines):
+    path = tmp_path / "vectors.txt"
+    numbers = [" ".join(str(k / 7 + n) for k in range(16)) for n in range(2)]
+    lines = [*lines[:-2], lines[-2] + numbers[0], lines[-1] + numbers[1], "elsewhere " + numbers[0]]
+    path.write_text("\n".join(lines) + "\n")
+    before = recurrent("gru_seq2seq").encoder.embed_tokens.weight
+    model = recurrent("gru_seq2seq", encoder_embed_path=str(path))
+    table = model.encoder.embed_tokens.weight
+    expected = torch.arange(16) / 7
+    torch.testing.assert_close(table[5], expected)
+    torch.testing.assert_close(table[7], expected + 1)
+    assert torch.equal(table[[4, 6, 8]], before[[4, 6, 8]])
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("w1 0.5 0.5\n", "line 1 has 2 numbers, and 16 are wanted"),
+        ("1 16\nw1" + " x" * 16 + "\n", "line 2 is not a word and its numbers"),
+        ("w1" + " nan" * 16 + "\n", "line 1 has a number that is not finite"),
+        ("elsewhere" + " 1" * 16 + "\n", "none of the 44 words"),
+        ("", "none of the 44 words"),
+    ],
+)
+def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message):
+    path = tmp_path / "vectors.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="--decoder-embed-path") as error:
+        recurrent("gru_seq2seq", decoder_embed_path=str(path))
+    assert message in str(error.value)
+
+
+def test_word_vectors_begin_with_the_deviation_of_the_document():
+    """docs/recurrent.md; vectors of files take the place of these."""
+    model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
+    for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
+        assert weight[PAD].eq(0).all()
+        assert abs(float(weight[PAD + 1 :].detach().std()) - INITIAL_STD) < 0.01
