@@ -159,6 +159,11 @@ def install() -> None:
         atexit.register(_end_loaders)
 
 
+def backward_pass() -> int:
+    """Number of the backward pass that is running, which no other has; torch has no public name for it."""
+    return torch._C._current_graph_task_id()
+
+
 @functools.lru_cache(maxsize=None)
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Whether this torch and processor multiply by weights laid out in advance, in ``dtype``, and agree with torch.

@@ -6,18 +6,38 @@ that is needed, and when all steps have been there, the document's gradient is m
 attention is computed again in the backward pass instead of kept for all steps, (B, S, A) for each of them.
 """
 
-from typing import List, Optional
+from typing import Any, List, Optional
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .attention import at_least_float32
-
-Notes = List[Tensor]
+from .compat import backward_pass
 
 _CACHED = 2**19
 """Values of float32 that are quick to go through several times: 2 MiB."""
+
+
+class _Notes:
+    """What the steps leave for the end of a backward pass.
+
+    Not every pass takes them: one may break off, or need no gradient of what the steps read. The next one forgets them.
+    """
+
+    def __init__(self) -> None:
+        self._items: List[Any] = []
+        self._pass = -1
+
+    def of_this_pass(self) -> List[Any]:
+        if self._pass != backward_pass():
+            self._items, self._pass = [], backward_pass()
+        return self._items
+
+    def taken(self) -> List[Any]:
+        """The items, which are kept no longer."""
+        items, self._items = self.of_this_pass(), []
+        return items
 
 
 class StepMemory:
@@ -28,13 +48,12 @@ class StepMemory:
     """
 
     def __init__(self, states: Tensor):
-        self._weights: Notes = []
-        self._gradients: Notes = []
-        self.states = _Products.apply(states, self._weights, self._gradients)
+        self._notes = _Notes()
+        self.states = _Products.apply(states, self._notes)
 
     def read(self, weights: Tensor) -> Tensor:
         """Attention (B, T, S) -> contexts (B, T, M), the sums of the states weighted by it."""
-        return _Read.apply(weights, self.states, self._weights, self._gradients)
+        return _Read.apply(weights, self.states, self._notes)
 
 
 class StepKeys:
@@ -45,8 +64,8 @@ class StepKeys:
     """
 
     def __init__(self, keys: Tensor):
-        self._sum: Notes = []
-        self.doubled = _Sum.apply(2 * keys, self._sum)
+        self._notes = _Notes()
+        self.doubled = _Sum.apply(2 * keys, self._notes)
 
     def scores(
         self,
@@ -66,7 +85,7 @@ class StepKeys:
         """
         # tanh(x) = 2 sigmoid(2x) - 1: on a CPU torch's sigmoid takes a sixth of the time of its tanh
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
-        scores = _SigmoidScores.apply(self._sum, 2 * query, self.doubled, weight, *given)
+        scores = _SigmoidScores.apply(self._notes, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
 
 
@@ -74,29 +93,27 @@ class _Products(torch.autograd.Function):
     """The states (B, S, M) as they are; their gradient is the sum of products of what the steps have noted."""
 
     @staticmethod
-    def forward(ctx, states: Tensor, weights: Notes, gradients: Notes) -> Tensor:
-        ctx.notes = weights, gradients
+    def forward(ctx, states: Tensor, notes: _Notes) -> Tensor:
+        ctx.notes = notes
         ctx.set_materialize_grads(False)
         return states.view_as(states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, other: Optional[Tensor]):
-        weights, gradients = ctx.notes
-        total = other
-        if weights:
-            total = torch.bmm(torch.cat(weights, dim=1).transpose(1, 2), torch.cat(gradients, dim=1))
-            total = total if other is None else total + other
-        weights.clear()
-        gradients.clear()
-        return total, None, None
+        noted = ctx.notes.taken()
+        if not noted:
+            return other, None
+        weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*noted))
+        total = torch.bmm(weights.transpose(1, 2), gradients)
+        return total if other is None else total + other, None
 
 
 class _Read(torch.autograd.Function):
     """weights (B, T, S) times states (B, S, M); notes what :class:`_Products` needs."""
 
     @staticmethod
-    def forward(ctx, weights: Tensor, states: Tensor, *notes: Notes) -> Tensor:
+    def forward(ctx, weights: Tensor, states: Tensor, notes: _Notes) -> Tensor:
         weights = weights.to(states.dtype)
         ctx.save_for_backward(weights, states)
         ctx.notes = notes
@@ -108,57 +125,56 @@ class _Read(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
         if ctx.needs_input_grad[1]:
-            for note, value in zip(ctx.notes, (weights, gradient)):
-                note.append(value)
-        return torch.bmm(gradient, states.transpose(1, 2)), None, None, None
+            # detached: with its history a note would hold on to the graph, which holds the notes
+            ctx.notes.of_this_pass().append((weights.detach(), gradient))
+        return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _Sum(torch.autograd.Function):
     """The keys (B, S, A) as they are; their gradient is the sum that the steps have left."""
 
     @staticmethod
-    def forward(ctx, keys: Tensor, noted: Notes) -> Tensor:
-        ctx.noted = noted
+    def forward(ctx, keys: Tensor, notes: _Notes) -> Tensor:
+        ctx.notes = notes
         ctx.set_materialize_grads(False)
         return keys.view_as(keys)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, other: Optional[Tensor]):
-        total = ctx.noted.pop() if ctx.noted else None
-        if other is not None:
-            total = other if total is None else total + other
-        return total, None
+        parts = [part for part in (*ctx.notes.taken(), other) if part is not None]
+        return sum(parts[1:], parts[0]) if parts else None, None
 
 
 class _SigmoidScores(torch.autograd.Function):
     """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the noted sum."""
 
     @staticmethod
-    def forward(ctx, noted: Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
+    def forward(ctx, notes: _Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, weight, *coverage)
-        ctx.noted = noted
+        ctx.notes = notes
         weight = at_least_float32(weight)
-        return torch.cat([_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _pieces(query, keys)])
+        with torch.autocast(query.device.type, enabled=False):
+            return torch.cat([_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _pieces(query, keys)])
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor):
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = at_least_float32(weight), at_least_float32(gradient)
-        if not ctx.noted:
-            ctx.noted.append(torch.zeros_like(at_least_float32(keys)))
+        noted = ctx.notes.of_this_pass()
+        if not noted:
+            noted.append(torch.zeros_like(at_least_float32(keys)))
         of_weight = of_place = torch.zeros_like(weight)
         of_query, of_coverage = [], []
         for rows in _pieces(query, keys):
             inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
             by_width = inner.view(-1, len(weight))
             of_weight = of_weight + gradient[rows].reshape(-1) @ by_width
-            inner.addcmul_(inner, inner, value=-1).mul_(
-                gradient[rows][..., None]
-            )  # g s (1 - s), still to multiply by v
+            # g s (1 - s), still to multiply by v
+            inner.addcmul_(inner, inner, value=-1).mul_(gradient[rows][..., None])
             of_query.append(inner.sum(dim=2))
-            ctx.noted[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
+            noted[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
             if coverage:
                 covered, place = (at_least_float32(x) for x in coverage)
                 of_coverage.append(inner @ (weight * place))

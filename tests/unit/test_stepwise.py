@@ -129,6 +129,45 @@ def test_a_second_backward_pass_begins_at_nothing():
     torch.testing.assert_close(torch.autograd.grad(scores.sum(), list(given.values())), first)
 
 
+class Interrupted(torch.autograd.Function):
+    """Does nothing, until its ``token`` says that the backward pass is to break off."""
+
+    @staticmethod
+    def forward(ctx, x, token):
+        ctx.token = token
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.token.breaks_off:
+            raise RuntimeError("interrupted")
+        return gradient, None
+
+
+class Token:
+    """Lives as long as the graph that holds it."""
+
+    breaks_off = False
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_an_unfinished_backward_pass_has_noted_is_forgotten(interrupted):
+    """It breaks off, or is of the questions alone and never reaches what the steps read."""
+    given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
+    steps, memory = StepKeys(given["keys"]), StepMemory(given["states"])
+    scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])
+    total = memory.read(scores.softmax(-1)).sin().sum()
+    expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
+    if interrupted:
+        token.breaks_off = True
+        with pytest.raises(RuntimeError, match="interrupted"):
+            torch.autograd.grad(total, list(given.values()), retain_graph=True)
+        token.breaks_off = False
+    else:
+        torch.autograd.grad(total, given["query"], retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(total, list(given.values())), expected)
+
+
 def test_steps_that_no_gradient_reaches():
     keys, states = (random(DOCUMENTS, LENGTH, WIDTH, seed=n).requires_grad_() for n in (1, 2))
     steps, memory = StepKeys(keys), StepMemory(states)
@@ -141,18 +180,33 @@ def test_steps_that_no_gradient_reaches():
     assert keys.grad is None
 
 
-def test_nothing_is_left_in_memory_without_a_backward_pass():
-    """No cycle of references: what an interrupted step has allocated goes at once."""
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_is_left_in_memory(interrupted):
+    """No cycle of references: without a backward pass, and when one breaks off, all that was allocated goes at once."""
     gc.disable()
     try:
-        states = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_()
+        states, token = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Token()
         memory, steps = StepMemory(states * 2), StepKeys(states * 3)
-        read = memory.read(steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH)).softmax(-1))
-        alive = [weakref.ref(memory.states), weakref.ref(steps.doubled)]
-        del memory, steps, read
-        assert [ref() for ref in alive] == [None, None]
+        read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
+        for _ in range(3):
+            read = memory.read(steps.scores(read, random(WIDTH)).softmax(-1))
+        if interrupted:
+            token.breaks_off = True
+            with pytest.raises(RuntimeError, match="interrupted"):
+                read.sum().backward()
+        alive = weakref.ref(token)
+        del memory, steps, read, token
+        assert alive() is None
     finally:
         gc.enable()
+
+
+def test_autocast_leaves_scores_in_float32():
+    given = inputs(True, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = ours(**given)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got, ours(**given), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
