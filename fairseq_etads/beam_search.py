@@ -9,6 +9,7 @@ from fairseq.token_generation_constraints import pack_constraints, unpack_constr
 from torch import Tensor, nn
 
 from .batch_vocab import BatchVocab
+from .candidates import words_of_softmax
 from .hypotheses import Finished, Living, take_beams
 from .members import Ensemble
 from .penalties import Scoring
@@ -127,6 +128,10 @@ class BeamSearch:
         self.prefix = prefix_tokens
         if prefix_tokens is not None and self.output_ids is not None:
             self.prefix = self.encode_words(prefix_tokens, net_input["src_tokens"])
+        if constraints is not None and any(words_of_softmax(model) for model in models):
+            raise NotImplementedError(
+                "--constraints: a model with --large-vocabulary-trick cannot be made to use a word"
+            )
         if constraints is not None and self.output_ids is not None:
             rows = [
                 [self.encode_words(words[None], document[None])[0] for words in unpack_constraints(row)]
@@ -274,15 +279,16 @@ class BeamSearch:
     def _force_prefix(self, step: int, lprobs: Tensor, unknown: Tensor) -> Tensor:
         """Leave only the prefix's word; returns which documents (B,) had one.
 
-        An unknown word keeps its log-probability ``unknown`` (B, beam) where the search itself may never choose it.
+        A word that cannot be chosen, because it is not on the document's list (--large-vocabulary-trick) or because it
+        is the unknown word and that is forbidden, is as likely as the unknown word was: ``unknown`` (B, beam).
         """
         assert self.prefix is not None
         word = self.prefix[:, step]
         forced = word.ne(self.options.pad)
         index = word[:, None, None].expand(-1, lprobs.size(1), -1)
-        only = torch.full_like(lprobs, -math.inf).scatter_(2, index, lprobs.gather(2, index))
-        if self.options.unk_penalty == math.inf:
-            only[..., self.options.unk] = unknown.masked_fill(word.ne(self.options.unk)[:, None], -math.inf)
+        scores = lprobs.gather(2, index)
+        scores = torch.where(scores.isneginf(), unknown[:, :, None], scores)
+        only = torch.full_like(lprobs, -math.inf).scatter_(2, index, scores)
         lprobs[forced] = only[forced]
         ended = word.eq(self.options.eos)
         if ended.any():

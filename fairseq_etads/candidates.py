@@ -6,11 +6,16 @@ special symbols keep their numbers.
 """
 
 import copy
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def words_of_softmax(model: Any) -> int:
+    """How many words a model's --large-vocabulary-trick takes, 0 for a softmax over all."""
+    return int(getattr(getattr(model, "decoder", None), "large_vocabulary_trick", 0))
 
 
 class Candidates:
@@ -67,6 +72,10 @@ class Candidates:
             rows = self.allowed.repeat_interleave(len(ids) // len(self.allowed), dim=0)
             listed &= rows.gather(1, place.flatten(1)).view_as(place)
         return torch.where(ids >= self.size, ids - self.size + len(self), torch.where(listed, place, unk))
+
+    def known(self, ids: Tensor, unk: int) -> Tensor:
+        """Extended ids (N, …) with the unknown word in the place of those that :meth:`columns` takes for unknown."""
+        return torch.where(self.columns(ids, unk) == unk, unk, ids)
 
     def restrict(self, logits: Tensor) -> Tensor:
         """Logits (N, T, C), N a multiple of B, with minus infinity where a word is not on the document's own list."""

@@ -8,6 +8,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from .beams import BeamState
+from .candidates import words_of_softmax
 from .pointer import pointer_of
 
 
@@ -124,7 +125,7 @@ def _is_plain_softmax(model: Any) -> bool:
         shares_documents(model)
         and getattr(decoder, "adaptive_softmax", None) is None
         and pointer_of(model) is None
-        and not getattr(decoder, "large_vocabulary_trick", 0)
+        and not words_of_softmax(model)
         and _is_known(model)
         and _is_known(decoder)
     )

@@ -96,8 +96,8 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """No: a table must stay one."""
-        return False
+        """Not where a table is to stay one."""
+        return not any(wants_rows(parameter) for parameter in self.params) and bool(super().supports_flat_params)
 
     def multiply_grads(self, c: Any) -> None:
         """Multiply gradients by a number; fairseq's leaves sparse ones as they are."""

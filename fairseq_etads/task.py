@@ -14,6 +14,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
+from .candidates import words_of_softmax
 from .compat import replacements_file
 from .data import SummarizationDataset
 from .dictionary import SummarizationDictionary, fingerprint, known_words
@@ -117,7 +118,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         model = super().build_model(cfg, *args, **kwargs)
         pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
-        self._candidates = self._candidates or getattr(model.decoder, "large_vocabulary_trick", 0)
+        self._candidates = self._candidates or words_of_softmax(model)
         self.read_factors(getattr(model, "factors", ()))
         return model
 
@@ -142,10 +143,10 @@ class SummarizationTask(FactoredTask, FairseqTask):
                 f"--criterion {name} would ask --pointer {self._pointer} for words that other documents have: "
                 "choose --criterion summarization_nll, which has --label-smoothing too"
             )
-        if self._candidates and str(name).startswith("label_smoothed"):
+        if self._candidates and str(name) != "summarization_nll":
             raise ValueError(
                 f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
-                "--criterion summarization_nll, which has --label-smoothing too"
+                "--criterion summarization_nll"
             )
         return super().build_criterion(cfg, *args, **kwargs)
 
@@ -339,7 +340,11 @@ class SummarizationTask(FactoredTask, FairseqTask):
     def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
         """Score the references (--score-reference), which fairseq's scorer would look up by the dictionary's ids."""
         references = sample["target"]
-        target = models[0].get_output_ids(sample["net_input"]["src_tokens"], references)
+        documents = sample["net_input"]["src_tokens"]
+        target = models[0].get_output_ids(documents, references)
+        if words_of_softmax(models[0]):
+            # as in training; without it a reference that has one word off the list would be impossible
+            target = models[0].decoder.candidates(documents).known(target, self.tgt_dict.unk())
         with _mixing(models):
             scored = super().inference_step(scorer, models, {**sample, "target": target})
         for hypotheses, reference in zip(scored, references):

@@ -134,6 +134,9 @@ def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int
     text = str(value).strip()
     if text == "none":
         return {}
+    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
+    if taken:
+        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
     has = ", ".join(available) if available else "no factors.json, so no factor at all"
     if text == "all":
         if not available:

@@ -188,7 +188,7 @@ class RecurrentEncoder(FairseqEncoder):
             "src_tokens": [src_tokens],
         }
         if self.sentences is not None and self.sentence_mark is not None:
-            ids = sentence_ids(src_tokens, self.sentence_mark)
+            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
             keys, missing = self.sentences(states, ids, padding)
             out |= {"sentence_ids": [ids], "sentence_keys": [keys], "sentence_padding_mask": [missing]}
         return out

@@ -226,6 +226,10 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     task._pointer = "switch"
     with pytest.raises(ValueError, match=r"--criterion cross_entropy does not teach --pointer switch"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
+    task._pointer, task._candidates = "none", 2000
+    with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):
+        task.build_criterion(SimpleNamespace(_name="cross_entropy"))
+    task._candidates = 0
     ours = criterion(task)
     optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
     task.train_step(make_sample(), model, ours, optimizer, update_num=23)

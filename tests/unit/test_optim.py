@@ -105,3 +105,14 @@ def test_a_step_without_any_gradient_does_nothing():
     assert optimizer.clip_grad_norm(1.0) == 0
     optimizer.step()
     assert torch.equal(model.table, Toy().table)
+
+
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+def test_parameters_may_be_flat_where_none_is_looked_up(lazy, plain):
+    """--fp16 hands over one flat float32 copy of all parameters."""
+    flat = [nn.Parameter(torch.randn(5))]
+    assert lazy(OPTIONS, flat).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
+    assert not lazy(OPTIONS, list(Toy().parameters())).supports_flat_params
+    assert (
+        lazy(OPTIONS, list(Toy().half().parameters())).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
+    )

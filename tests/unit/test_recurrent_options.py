@@ -51,6 +51,9 @@ def test_what_the_data_lacks_is_refused_in_words():
         recurrent("gru_seq2seq", task, source_factors="all")
     with pytest.raises(ValueError, match=r'--hierarchical-attention: .*no "<q>"'):
         recurrent("words_lvt2k_hieratt", task)
+    task.factor_dictionaries = {"keys": make_dictionary(words=3)}
+    with pytest.raises(ValueError, match='torch needs the name "keys"; rename the factor'):
+        recurrent("gru_seq2seq", task, source_factors="all")
     task.tgt_dict = make_dictionary(words=20)
     for changes in ({"pointer": "soft"}, {"share_all_embeddings": True}):
         with pytest.raises(ValueError, match="needs one dictionary"):
