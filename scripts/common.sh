@@ -163,21 +163,27 @@ read_comparison() {
     need_integer --steps "$steps"
 }
 
+# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless they have been made since its training ended.
+summarise_once() {
+    local run=$1 output=$2
+    shift 2
+    [ "$output" -nt "$run/finished.txt" ] || supervise "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
+}
+
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared,
 # and their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays
 # GENERATE and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
 run_system() {
     local run=$1 text=$2 prepared=$3 command=()
     shift 3
-    [ ! -f "$run/rouge.json" ] || return 0
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         command+=("$1")
         shift
     done
     "${command[@]}" --prepared "$prepared" --out "$run" "$@"
-    supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$prepared" --output "$run/summaries.txt" \
-        ${GENERATE[@]+"${GENERATE[@]}"}
-    etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" ${GENERATE[@]+"${GENERATE[@]}"}
+    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+        etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
 # train_prepared [options of train.sh] [-- options of fairseq-train]: with data that are prepared already.

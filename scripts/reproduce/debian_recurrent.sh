@@ -28,19 +28,21 @@ supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --
 summaries=()
 for seed in $seeds; do
     for arch in $systems; do
-        run=$out/$arch-$seed options=() decoding=(-- --replace-unknown)
+        run=$out/$arch-$seed options=() decoding=()
         case $arch in
             feats*) options=(--source-factors tf:10,idf:10) ;;
-            pg_coverage) options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5))) ;;
+            pg_coverage)
+                options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
+                # the best by likelihood may be of before the coverage loss
+                decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
+                ;;
         esac
-        case $arch in *_ptr | pg_coverage) decoding=() ;; esac
+        case $arch in *_ptr | pg_coverage) ;; *) decoding=(-- --replace-unknown) ;; esac
         train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
             --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \
             --clip-norm 2 --max-update "$steps" --seed "$seed" --num-workers 0 --cpu ${options[@]+"${options[@]}"}
-        if [ ! -f "$run/summaries.txt" ]; then
-            supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$out/prepared" --output "$run/summaries.txt" \
-                --min-len 3 --max-len 30 --cpu ${decoding[@]+"${decoding[@]}"}
-        fi
+        summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared" --min-len 3 --max-len 30 --cpu \
+            ${decoding[@]+"${decoding[@]}"}
         summaries+=(--system "$arch-$seed=$run/summaries.txt")
     done
 done

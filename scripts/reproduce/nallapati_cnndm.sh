@@ -17,9 +17,9 @@
 # ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
 # words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
 # Deviations: text that is not anonymised; one dictionary of 150,000 words instead of 150,000 and 60,000; the rate of 0.001 is
-# left aside (docs/recurrent.md); gradient norm at most 1; in training summaries' words are candidates, too. pg_coverage has
-# GRUs instead of LSTMs, the same 150,000 words instead of 50,000 unless data of that size are given, and its documents are not
-# lengthened in steps.
+# left aside (docs/recurrent.md); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors
+# and output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), the same 150,000 words instead of 50,000
+# unless data of that size are given, and its documents are not lengthened in steps.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -52,16 +52,14 @@ for seed in $seeds; do
         options=(--encoder-embed-dim 100 --encoder-hidden-size 200 --truncate-source 800 --truncate-target 100 --max-epoch 35
             "${ADADELTA[@]}" ${vectors[@]+"${vectors[@]}"})
         if [ "$row" = pg_coverage ]; then
-            decoding=(--beam 4 --min-len 35 --max-len 120)
+            # the last: the best by likelihood may be of before the coverage loss
+            decoding=(--beam 4 --min-len 35 --max-len 120 --checkpoint "$run/checkpoints/checkpoint_last.pt")
             options=(--batch-size 16 --truncate-source 400 --truncate-target 100 --max-update 233000 --coverage-loss 1
                 --coverage-loss-start 230000 --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2)
         fi
         train_recurrent "$run" "$data/prepared" --arch "$row" "${options[@]}" --seed "$seed" \
             ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        if [ ! -f "$run/summaries.txt" ]; then
-            supervise "$ROOT/scripts/generate.sh" --run "$run" --prepared "$data/prepared" --output "$run/summaries.txt" \
-                "${decoding[@]}" ${device[@]+"${device[@]}"}
-        fi
+        summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${decoding[@]}" ${device[@]+"${device[@]}"}
         systems+=(--system "$row-$seed=$run/summaries.txt")
     done
 done
