@@ -16,7 +16,8 @@
 # 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
 # number of steps, no word vectors to begin with, the most attended word for an unknown one. Both models are
 # words_lvt2k_temp_att, one with --no-temporal-attention: they differ in nothing else.
-# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams.
+# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, the last lines test
+# its difference.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
@@ -56,3 +57,24 @@ for seed in $seeds; do
 done
 etads-analyse --source "$data/text/$subset.source" --reference "$data/text/$subset.target" "${systems[@]}" \
     --json "$out/$subset.json"
+case $names in *plain*temporal* | *temporal*plain*) ;; *) exit ;; esac
+python - "$out" "$subset" $seeds <<'PYTHON'
+import pathlib, sys
+import numpy as np
+from fairseq_etads.evaluation.analysis import WORDS, repeated_ngrams
+from fairseq_etads.evaluation.resampling import compare_pairs
+from fairseq_etads.evaluation.text import read_lines
+from fairseq_etads.words import SENTENCE_MARK
+
+def rates(system):
+    """Per cent of each summary's bigrams that occurred before in it."""
+    texts = read_lines(str(pathlib.Path(sys.argv[1]) / system / f"{sys.argv[2]}.txt"))
+    words = (WORDS["words"](text.replace(SENTENCE_MARK, " ")) for text in texts)
+    return 100 * np.array([repeated_ngrams(summary, 2) or 0.0 for summary in words])
+
+for seed in sys.argv[3:]:
+    test = compare_pairs(rates(f"temporal-{seed}"), rates(f"plain-{seed}"), 1000, 12345)
+    low, high = test["interval"]
+    print(f"repeated bigrams, seed {seed}: temporal - plain {test['difference']:.2f} points [{low:.2f}, {high:.2f}], "
+          f"paired randomisation p = {test['p_randomisation']:.3f}")
+PYTHON
