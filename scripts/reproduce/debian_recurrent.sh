@@ -9,8 +9,8 @@
 #
 # Deviations from the papers: another corpus, width 128 and word vectors of 100, 8,000 known words in one dictionary, Adam
 # with rate 1e-3, dropout 0.2, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors, at
-# least 3 words, and without a pointer the most attended word for an unknown one. It says whether the mechanisms train and
-# roughly what they do, not what they reach on Gigaword.
+# least 3 words, and the most attended word for an unknown one (not for pg_coverage, which never writes one). It says
+# whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
 # Can be interrupted and started again. Prints Markdown tables; "copied" is the source copy rate.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -28,7 +28,7 @@ supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --
 summaries=()
 for seed in $seeds; do
     for arch in $systems; do
-        run=$out/$arch-$seed options=() decoding=()
+        run=$out/$arch-$seed options=() decoding=(-- --replace-unknown)
         case $arch in
             feats*) options=(--source-factors tf:10,idf:10) ;;
             pg_coverage)
@@ -37,7 +37,8 @@ for seed in $seeds; do
                 decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
                 ;;
         esac
-        case $arch in *_ptr | pg_coverage) ;; *) decoding=(-- --replace-unknown) ;; esac
+        # words that are no candidates are taught as unknown ones
+        [ "$arch" != feats_lvt2k_ptr ] || decoding+=(--allow-unk)
         train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
             --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \
             --clip-norm 2 --max-update "$steps" --seed "$seed" --num-workers 0 --cpu ${options[@]+"${options[@]}"}
