@@ -27,9 +27,10 @@ DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
 
 def plain_readers(keys, states, weight):
-    return lambda query: torch.tanh(query[:, :, None] + keys[:, None]) @ weight, lambda shares: torch.bmm(
-        shares, states
-    )
+    def scores(query):
+        return torch.tanh(query[:, :, None] + keys[:, None]) @ weight
+
+    return scores, lambda shares: torch.bmm(shares, states)
 
 
 def stepwise_readers(keys, states, weight):

@@ -6,7 +6,7 @@ that is needed, and when all steps have been there, the document's gradient is m
 attention is computed again in the backward pass instead of kept for all steps, (B, S, A) for each of them.
 """
 
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class StepMemory:
 
     def __init__(self, states: Tensor):
         self._notes = _Notes()
-        self.states = _Products.apply(states, self._notes)
+        self.states = _Gathered.apply(states, self._notes, _products)
 
     def read(self, weights: Tensor) -> Tensor:
         """Attention (B, T, S) -> contexts (B, T, M), the sums of the states weighted by it."""
@@ -65,7 +65,7 @@ class StepKeys:
 
     def __init__(self, keys: Tensor):
         self._notes = _Notes()
-        self.doubled = _Sum.apply(2 * keys, self._notes)
+        self.doubled = _Gathered.apply(2 * keys, self._notes, _only)
 
     def scores(
         self,
@@ -89,28 +89,38 @@ class StepKeys:
         return 2 * scores - at_least_float32(weight).sum()
 
 
-class _Products(torch.autograd.Function):
-    """The states (B, S, M) as they are; their gradient is the sum of products of what the steps have noted."""
+class _Gathered(torch.autograd.Function):
+    """A tensor as it is; its gradient is what ``total`` makes of what the steps have noted."""
 
     @staticmethod
-    def forward(ctx, states: Tensor, notes: _Notes) -> Tensor:
-        ctx.notes = notes
+    def forward(ctx, tensor: Tensor, notes: _Notes, total: Callable[[List[Any]], Tensor]) -> Tensor:
+        ctx.notes, ctx.total = notes, total
         ctx.set_materialize_grads(False)
-        return states.view_as(states)
+        return tensor.view_as(tensor)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, other: Optional[Tensor]):
         noted = ctx.notes.taken()
         if not noted:
-            return other, None
-        weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*noted))
-        total = torch.bmm(weights.transpose(1, 2), gradients)
-        return total if other is None else total + other, None
+            return other, None, None
+        total = ctx.total(noted)
+        return total if other is None else total + other, None, None
+
+
+def _products(noted: List[Any]) -> Tensor:
+    """Sum over the steps of attention (B, T, S) times the gradient of its context (B, T, M): (B, S, M)."""
+    weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*noted))
+    return torch.bmm(weights.transpose(1, 2), gradients)
+
+
+def _only(noted: List[Any]) -> Tensor:
+    """The one note, to which all steps have added."""
+    return noted[0]
 
 
 class _Read(torch.autograd.Function):
-    """weights (B, T, S) times states (B, S, M); notes what :class:`_Products` needs."""
+    """weights (B, T, S) times states (B, S, M); notes what :func:`_products` needs."""
 
     @staticmethod
     def forward(ctx, weights: Tensor, states: Tensor, notes: _Notes) -> Tensor:
@@ -130,24 +140,8 @@ class _Read(torch.autograd.Function):
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
-class _Sum(torch.autograd.Function):
-    """The keys (B, S, A) as they are; their gradient is the sum that the steps have left."""
-
-    @staticmethod
-    def forward(ctx, keys: Tensor, notes: _Notes) -> Tensor:
-        ctx.notes = notes
-        ctx.set_materialize_grads(False)
-        return keys.view_as(keys)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, other: Optional[Tensor]):
-        parts = [part for part in (*ctx.notes.taken(), other) if part is not None]
-        return sum(parts[1:], parts[0]) if parts else None, None
-
-
 class _SigmoidScores(torch.autograd.Function):
-    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the noted sum."""
+    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the one note."""
 
     @staticmethod
     def forward(ctx, notes: _Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
