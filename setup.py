@@ -5,6 +5,7 @@ from pathlib import Path
 from setuptools import setup
 
 HERE = Path(__file__).parent
+ROOMS = ["commands", "data", "evaluation", "layers", "models", "search", "text", "vocabulary"]
 
 setup(
     name="fairseq-etads",
@@ -16,7 +17,7 @@ setup(
     python_requires=">=3.9",
     # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
     # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", "fairseq_etads.evaluation", "fairseq_etads.models"]
+    packages=["fairseq_etads", *(f"fairseq_etads.{room}" for room in ROOMS)]
     + ["etads_preprocess", "etads_preprocess.readers"],
     package_dir={"etads_preprocess": "preprocess"},
     package_data={"etads_preprocess": ["sample/*"]},
@@ -49,8 +50,8 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "etads-models=fairseq_etads.catalogue:main",
-            "etads-average=fairseq_etads.averaging:main",
+            "etads-models=fairseq_etads.commands.catalogue:main",
+            "etads-average=fairseq_etads.commands.averaging:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
@@ -58,7 +59,7 @@ setup(
             "etads-corpus=etads_preprocess.corpus:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
-            "etads-dictionary=etads_preprocess.dictionary:main",
+            "etads-dictionary=etads_preprocess.dictionary_command:main",
         ]
     },
 )

@@ -21,12 +21,12 @@ from bench_focus_attention import machine
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_etads.batch_vocab import BatchVocab
-from fairseq_etads.catalogue import numbered_dictionary
+from fairseq_etads.commands.catalogue import numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.dictionary import SummarizationDictionary
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
+from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 VARIANTS = {
     "none": ("none", 0.0),

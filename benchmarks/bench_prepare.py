@@ -35,7 +35,7 @@ from etads_preprocess.encode import encode_file
 from etads_preprocess.settings import Settings
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
-from fairseq_etads.words import MosesWords, TreebankWords, split_sentences
+from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
 
 WORDS = 800
 

@@ -1,15 +1,19 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
-fairseq loads this package through ``--user-dir fairseq_etads``; importing it registers the task, the models and their
-presets, and makes checkpoints load safely.
+fairseq imports this package for ``--user-dir fairseq_etads``; in Python, ``import fairseq_etads`` does the same. Either
+way :mod:`fairseq_etads.plugin` registers the task, the models, the criterion, the optimisers and the tokenizer, and
+makes checkpoints load safely.
 """
 
-from . import compat
+import os
+import sys
 
-compat.install()
-
-from . import criterions, optim, task, text  # noqa: E402
-from .models import rnn, transformer  # noqa: E402
-
-__all__ = ["compat", "criterions", "optim", "rnn", "task", "text", "transformer"]
 __version__ = "0.1.0"
+
+COMMANDS_WITHOUT_FAIRSEQ = frozenset(
+    f"etads-{name}" for name in ("analyse", "compare", "corpus", "debian", "dictionary", "human", "prepare", "rouge")
+)
+"""Commands that import neither torch nor fairseq when they start, and so answer within a second."""
+
+if os.path.basename((sys.argv or [""])[0]) not in COMMANDS_WITHOUT_FAIRSEQ:
+    from . import plugin  # noqa: F401  # imported for its effect

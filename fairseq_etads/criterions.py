@@ -14,8 +14,8 @@ from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
-from .candidates import Candidates
-from .pointer import PointerOutput
+from .layers.pointer import PointerOutput
+from .vocabulary.candidates import Candidates
 
 LARGEST_LOSS = 1e20
 

@@ -15,13 +15,13 @@ from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
-from .beam_search import BeamSearch
-from .blocking import NGramBlocker
-from .dictionary import known_words
-from .inference import InferenceModel
-from .members import shares_documents
-from .penalties import Scoring, check_choice, coverage_penalty, length_penalty
-from .pointer import pointer_of
+from .layers.pointer import pointer_of
+from .search.beam_search import BeamSearch
+from .search.blocking import NGramBlocker
+from .search.ensemble import shares_documents
+from .search.inference import InferenceModel
+from .search.penalties import Scoring, check_choice, coverage_penalty, length_penalty
+from .vocabulary.dictionary import known_words
 
 __all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty", "truncate_bytes"]
 
@@ -44,7 +44,7 @@ class SummaryGenerator:
 
     Args:
         coverage_penalty, coverage_penalty_type, stepwise_coverage_penalty, length_penalty_type, length_penalty_beta:
-            see :class:`fairseq_etads.penalties.Scoring`.
+            see :class:`fairseq_etads.search.penalties.Scoring`.
         ngram_ignore_tokens: words that may repeat; an n-gram with one of them is never blocked.
         exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished

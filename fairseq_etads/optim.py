@@ -18,15 +18,7 @@ from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor, nn
 
-
-def mark_table(weight: nn.Parameter) -> None:
-    """Say that a weight (V, D) is only looked up by rows, so that a lazy optimiser may ask for sparse gradients."""
-    weight.looked_up = True  # type: ignore[attr-defined]
-
-
-def wants_rows(weight: Tensor) -> bool:
-    """Whether an optimiser has asked for the gradient of the rows that were looked up, and of no others."""
-    return bool(getattr(weight, "sparse_gradient", False))
+from .vocabulary.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
 
 
 @contextlib.contextmanager
@@ -90,14 +82,16 @@ class LazyRows(FairseqOptimizer):
         super().__init__(cfg, params)
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
         for parameter in params:
-            if getattr(parameter, "looked_up", False):
-                whole = parameter.dtype in (torch.float32, torch.float64)
-                parameter.sparse_gradient = whole and (alone or torch.distributed.get_world_size() == 1)
+            if is_lookup_table(parameter):
+                full_precision = parameter.dtype in (torch.float32, torch.float64)
+                set_sparse_gradient(parameter, full_precision and (alone or torch.distributed.get_world_size() == 1))
 
     @property
     def supports_flat_params(self) -> bool:
         """Not where a table is to stay one."""
-        return not any(wants_rows(parameter) for parameter in self.params) and bool(super().supports_flat_params)
+        return not any(wants_sparse_gradient(parameter) for parameter in self.params) and bool(
+            super().supports_flat_params
+        )
 
     def multiply_grads(self, c: Any) -> None:
         """Multiply gradients by a number; fairseq's leaves sparse ones as they are."""

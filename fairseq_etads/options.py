@@ -7,10 +7,10 @@ from fairseq.data.indexed_dataset import get_available_dataset_impl
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
+from .evaluation.validation import POST_PROCESS
 from .generation import EARLY_STOPPING
-from .inference import INFER_DTYPES
-from .penalties import COVERAGE_KINDS, LENGTH_KINDS
-from .validation import POST_PROCESS
+from .search.inference import INFER_DTYPES
+from .search.penalties import COVERAGE_KINDS, LENGTH_KINDS
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100

@@ -14,15 +14,15 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from .candidates import words_of_softmax
 from .compat import replacements_file
-from .data import SummarizationDataset
-from .dictionary import SummarizationDictionary, fingerprint, known_words
-from .factors import FactoredTask
+from .data.factors import FactoredTask
+from .data.pairs import SummarizationDataset
+from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
+from .layers.pointer import pointer_of
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
-from .pointer import pointer_of
-from .validation import ValidationRouge, check_best_metric
+from .vocabulary.candidates import words_of_softmax
+from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+from fairseq_etads.text.files import InputError, read_lines
+
 from .factors import make_factors
-from .files import SIDES, PrepareError, read_lines, run_apart
+from .files import SIDES, run_apart
 from .settings import Settings
 
 
@@ -26,13 +28,11 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
-    except PrepareError:
+    except InputError:
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise PrepareError(
-            f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}"
-        ) from None
+        raise InputError(f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}") from None
     if settings.factors:
         make_factors(out, text, splits, settings, jobs, like)
     done.touch()
@@ -75,7 +75,7 @@ def _extended(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
     """Another directory's dictionaries, its copy tail longer by the words that only these documents have."""
     from .dictionary import write_dictionary
 
-    from fairseq_etads.dictionary import SummarizationDictionary, is_padding_word  # isort: skip
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word  # isort: skip
 
     dictionary = SummarizationDictionary.load(str(like / "bin" / "dict.source.txt"))
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}

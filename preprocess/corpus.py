@@ -17,20 +17,11 @@ from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
+from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import SENTENCE_MARK
+
 from .documents import BadDocument, Finished, Finishing, Unfit, finish
-from .files import (
-    SENTENCE_MARK,
-    SIDES,
-    SPLITS,
-    PrepareError,
-    add_jobs,
-    atomic_writer,
-    checked_lines,
-    ordered_map,
-    printable,
-    read_json,
-    write_json,
-)
+from .files import SIDES, SPLITS, add_jobs, atomic_writer, checked_lines, ordered_map, printable, read_json, write_json
 from .overlap import overlap
 from .readers import READERS, Reader
 
@@ -69,7 +60,7 @@ def _work(items: List[Any]) -> List[Result]:
         except BadDocument as error:
             if not _skip_bad and not isinstance(error, Unfit):
                 reason = f"{error}; --skip-bad drops and counts such records"
-                raise PrepareError(f"{_reader.where(item)}: {reason}") from None
+                raise InputError(f"{_reader.where(item)}: {reason}") from None
             done = Finished(dropped=str(error))
         done.counts.update(_reader.counts)
         results.append((done, _reader.where(item) if done.dropped else None))
@@ -151,7 +142,7 @@ def write_split(reader: Reader, split: str, out: Path, args: argparse.Namespace,
         writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
-            raise PrepareError(f"{split}: no document is left ({reasons or 'the input is empty'})")
+            raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
     for number in range(len(writer.targets), 100):  # of an earlier corpus whose report is gone
         stale = out / f"{split}.target.{number}"
         if not stale.exists():
@@ -187,13 +178,13 @@ def _start_again(reader: Reader, out: Path) -> None:
     """Delete what --force replaces: also splits, references and tags that the new corpus may not have.
 
     Raises:
-        PrepareError: an input is among it.
+        InputError: an input is among it.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
     for path in old:
         if path.resolve() in inputs:
-            raise PrepareError(f"--force would delete {path}, which is an input; give another --out")
+            raise InputError(f"--force would delete {path}, which is an input; give another --out")
     for path in (out / "report.json", *old):
         path.unlink(missing_ok=True)
 
@@ -202,7 +193,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the splits that are missing, and the report; returns the report.
 
     Raises:
-        PrepareError: the input or an earlier output does not fit.
+        InputError: the input or an earlier output does not fit.
     """
     out: Path = args.out
     how = Finishing(**{field.name: getattr(args, field.name) for field in fields(Finishing)})
@@ -218,7 +209,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         different = [key for key in ("corpus", "options", "inputs") if known.get(key) != report[key]]
         if different:
             what = ", ".join(different)
-            raise PrepareError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
+            raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
         report["splits"] = known.get("splits", {})
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
@@ -302,17 +293,17 @@ def build_parser() -> argparse.ArgumentParser:
 def _check(args: argparse.Namespace) -> None:
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
-            raise PrepareError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
+            raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
     if args.fallback_encoding not in ("", "replace"):
         try:
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
-            raise PrepareError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
+            raise InputError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
         except UnicodeError:
             fits = False
         if not fits:
-            raise PrepareError(
+            raise InputError(
                 f"--fallback-encoding {args.fallback_encoding}: cannot be read line by line; convert the file first: "
                 f"iconv -f {args.fallback_encoding} -t UTF-8"
             )
@@ -325,7 +316,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     try:
         _check(args)
         report = build(args.reader(args), args)
-    except (PrepareError, OSError) as error:
+    except (InputError, OSError) as error:
         print(f"etads-corpus: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))

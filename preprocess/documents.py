@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import List, Sequence, Tuple
 
-from .files import SENTENCE_MARK
+from fairseq_etads.text.words import SENTENCE_MARK
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -95,7 +95,7 @@ def _sentences(pieces: Sequence[str], cut: bool, how: Finishing, counts: Counter
         if cut or not how.split:
             out += [piece] if piece else []
         else:
-            from fairseq_etads.words import split_sentences  # here: importing fairseq takes seconds
+            from fairseq_etads.text.words import split_sentences  # here: importing fairseq takes seconds
 
             out += split_sentences(piece)
     return out

@@ -6,7 +6,9 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from tqdm import tqdm
 
-from .files import SIDES, atomic_writer, ordered_map, read_lines
+from fairseq_etads.text.files import read_lines
+
+from .files import SIDES, atomic_writer, ordered_map
 from .settings import Settings, inference_options
 
 WORDS, SUBWORDS = "words", "subwords"
@@ -19,7 +21,7 @@ def _flags(settings: Settings, out: Path) -> Namespace:
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     """``--tokenizer etads`` for documents or for summaries, which differ in what becomes of sentence marks."""
-    import fairseq_etads  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
+    import fairseq_etads.plugin  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
     from fairseq.data import encoders
 
     flags = _flags(settings, out)
@@ -34,7 +36,7 @@ def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Calla
     if stage == WORDS:
         encode = build_tokenizer(settings, out, side).encode
     else:
-        import fairseq_etads  # noqa: F401, I001
+        import fairseq_etads.plugin  # noqa: F401, I001
         from fairseq.data import encoders
 
         encode = encoders.build_bpe(_flags(settings, out)).encode

@@ -24,8 +24,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from tqdm import tqdm
 
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.words import SENTENCE_MARK
+
 from .encode import SUBWORDS, build_encoder, build_tokenizer
-from .files import SENTENCE_MARK, PrepareError, atomic_writer, ordered_map, read_lines, run_apart
+from .files import atomic_writer, ordered_map, run_apart
 from .settings import Settings
 
 TAGS = ("pos", "ner")
@@ -100,7 +103,7 @@ class Factors:
             raw, tags: the raw line and, of each tag factor that is read, a tag per word between white space.
 
         Raises:
-            PrepareError: tags do not fit the words.
+            InputError: tags do not fit the words.
         """
         words, numbers = join_words(tokens, self.settings)
         lines = []
@@ -146,9 +149,9 @@ class Factors:
                 values += [next(left, "")] * self._count(tokens)
                 words += 1
         if words != len(tags) - tags.count(SENTENCE_MARK):
-            raise PrepareError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
+            raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
         if len(values) != expected:
-            raise PrepareError(f"{where}: {len(values)} words but {expected} after subwords; cannot put tags on them")
+            raise InputError(f"{where}: {len(values)} words but {expected} after subwords; cannot put tags on them")
         return values
 
 
@@ -156,17 +159,17 @@ def load_spacy(model: str) -> Any:
     """A spaCy pipeline that is installed here.
 
     Raises:
-        PrepareError: spaCy or the model is not installed.
+        InputError: spaCy or the model is not installed.
     """
     try:
         import spacy
     except ImportError:
-        raise PrepareError(f"--spacy-model {model}: spaCy is missing: pip install 'fairseq-etads[spacy]'") from None
+        raise InputError(f"--spacy-model {model}: spaCy is missing: pip install 'fairseq-etads[spacy]'") from None
     try:
         return spacy.load(model, disable=["parser", "lemmatizer"])
     except OSError:
         how = f"python -m spacy download {model}, or name a directory that holds one"
-        raise PrepareError(f"--spacy-model {model}: no such model is installed: {how}") from None
+        raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
 
 _factors: Factors
@@ -185,14 +188,14 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
     """Files with tags that are needed, TEXT/SPLIT.source.NAME.
 
     Raises:
-        PrepareError: one is missing.
+        InputError: one is missing.
     """
     if settings.spacy_model:
         return {}
     files = {name: text / f"{split}.source.{name}" for name in settings.factors if name in TAGS}
     for name, path in files.items():
         if not path.is_file():
-            raise PrepareError(
+            raise InputError(
                 f"--factors {name}: no {path}, with a tag for each word of {split}.source; or give --spacy-model"
             )
     return files
@@ -203,7 +206,7 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Tu
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
-            raise PrepareError(
+            raise InputError(
                 f"{paths[lines.index(None)]} has {number - 1:,} lines, fewer than {split}.source or its tags"
             )
         tokens, raw, *tags = lines
@@ -216,7 +219,7 @@ def make_factors(
     """Write what the module's text lists.
 
     Raises:
-        PrepareError: tags are missing or do not fit, or spaCy is asked for and not there.
+        InputError: tags are missing or do not fit, or spaCy is asked for and not there.
     """
     idf = _idf(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
@@ -249,7 +252,7 @@ def _idf(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequence[Path]) -> None:
-    """Dictionary and ids of one factor; raises PrepareError if their lengths are not those of the documents."""
+    """Dictionary and ids of one factor; raises InputError if their lengths are not those of the documents."""
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py
     from .dictionary import count_words  # first: it keeps fairseq quiet
 
@@ -272,4 +275,4 @@ def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequ
         made = indexed_dataset.make_dataset(prefix, "mmap")
         source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
         if list(made.sizes) != list(source.sizes):
-            raise PrepareError(f"{prefix}: lengths differ from {split}.source; please report this")
+            raise InputError(f"{prefix}: lengths differ from {split}.source; please report this")

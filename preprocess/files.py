@@ -1,36 +1,25 @@
 """Reading and writing text files, the error, the option --jobs: what every preparation does alike."""
 
 import argparse
-import bz2
 import contextlib
-import gzip
 import hashlib
 import itertools
 import json
-import lzma
 import multiprocessing
 import os
 import sys
-import zlib
-from collections import Counter, deque
+from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Deque, Dict, Iterable, Iterator, List, Optional, TextIO, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, TextIO, Tuple
 
-SENTENCE_MARK = "<q>"
-"""Between the sentences of a line; ``fairseq_etads.words.SENTENCE_MARK``, without importing fairseq for it."""
+from fairseq_etads.text.files import InputError
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 CHUNK = 64
 """Items that go to a process at a time."""
-
-_OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-
-
-class PrepareError(Exception):
-    """Something the user can put right; shown as one line."""
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -61,73 +50,20 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
     """The object that a JSON file holds.
 
     Raises:
-        PrepareError: it is damaged; ``advice`` says what to do.
+        InputError: it is damaged; ``advice`` says what to do.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PrepareError(f"{path} is damaged ({error}); {advice}") from None
+        raise InputError(f"{path} is damaged ({error}); {advice}") from None
     if not isinstance(content, dict):
-        raise PrepareError(f"{path} is damaged (not a JSON object); {advice}")
+        raise InputError(f"{path} is damaged (not a JSON object); {advice}")
     return content
 
 
 def printable(text: str) -> str:
     """Names in an input can hold anything, also what a terminal obeys or cannot show: that as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-@contextlib.contextmanager
-def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """A plain, .gz, .xz or .bz2 file, decompressed.
-
-    Raises:
-        PrepareError: it cannot be read, or is damaged, also while it is being read.
-    """
-    try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            yield file
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise PrepareError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-
-
-def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
-
-    Args:
-        path: a plain or compressed file. A byte order mark at its beginning is left out.
-        fallback: how to read a line that is not UTF-8: an encoding, or "replace" to put U+FFFD for what is not.
-        counts: gets the number of such lines.
-        ends: keep the newlines.
-
-    Raises:
-        PrepareError: a line is not UTF-8 (nor ``fallback``); names file and line.
-    """
-    with open_binary(path) as file:
-        for number, line in enumerate(file, 1):
-            if number == 1 and line.startswith(b"\xef\xbb\xbf"):
-                line = line[3:]
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                text = _decode(line, fallback, f"{path}, line {number}", error)
-                if counts is not None:
-                    counts[f"lines not UTF-8, read as {fallback}"] += 1
-            yield text if ends else text.rstrip("\r\n")
-
-
-def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    if fallback == "replace":
-        return line.decode("utf-8", "replace")
-    reason = f"not UTF-8 ({error.reason} at byte {error.start})"
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        reason += ", it looks like UTF-16"
-    if not fallback:
-        raise PrepareError(f"{where}: {reason}")
-    try:
-        return line.decode(fallback)
-    except UnicodeError:
-        raise PrepareError(f"{where}: {reason}, and not --fallback-encoding {fallback}") from None
 
 
 def checked_lines(path: Path) -> Tuple[str, int]:
@@ -147,7 +83,7 @@ def _processes(plugin: bool) -> Any:
     Forking this process, which may have used torch, can deadlock, and spawning imports fairseq anew in each.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fairseq_etads"] if plugin else [])
+    context.set_forkserver_preload(["fairseq_etads.plugin"] if plugin else [])
     return context
 
 
@@ -176,13 +112,13 @@ def ordered_map(
         plugin: it needs fairseq_etads, whose import takes seconds. small: see above.
 
     Raises:
-        PrepareError: a process was ended from outside, for want of memory say.
+        InputError: a process was ended from outside, for want of memory say.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     first: List[List[Any]] = []
     # this process would take seconds to import the plugin; the server does it once for all that follows
-    apart = plugin and "fairseq_etads" not in sys.modules
+    apart = plugin and "fairseq_etads.plugin" not in sys.modules
     if jobs > 1 and not apart:
         first = list(itertools.islice(chunks, -(-small // CHUNK)))
     if not apart and (jobs <= 1 or len(first) < -(-small // CHUNK)):
@@ -200,7 +136,7 @@ def ordered_map(
             while pending:
                 yield from pending.popleft().result()
         except BrokenProcessPool:
-            raise PrepareError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
         finally:
             for future in pending:
                 future.cancel()

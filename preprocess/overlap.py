@@ -6,7 +6,7 @@ from typing import Dict, Iterator, Sequence
 
 import numpy as np
 
-from .files import read_lines
+from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], pairs: bool = False) -> Dict[str, Dict[str, int]]:

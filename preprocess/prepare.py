@@ -12,26 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.words import SENTENCE_MARK
+
 from .binarise import binarise
 from .encode import SUBWORDS, WORDS, encode_all, lengths
 from .factors import tag_files
-from .files import (
-    SENTENCE_MARK,
-    SIDES,
-    SPLITS,
-    PrepareError,
-    add_jobs,
-    checked_lines,
-    printable,
-    read_json,
-    read_lines,
-    write_json,
-)
+from .files import SIDES, SPLITS, add_jobs, checked_lines, printable, read_json, write_json
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .settings import WORDS as WORD_KINDS
 from .subwords import learn_bpe, learn_sentencepiece
 
-__all__ = ["PrepareError", "Settings", "command_line", "inference_options", "prepare", "read_lines"]
+__all__ = ["InputError", "Settings", "command_line", "inference_options", "prepare", "read_lines"]
 
 DESCRIPTION = f"""\
 Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
@@ -50,10 +42,10 @@ def check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
     """Checksums of the files of the splits.
 
     Raises:
-        PrepareError: a file is missing or empty, or a pair of files differs in its number of lines.
+        InputError: a file is missing or empty, or a pair of files differs in its number of lines.
     """
     if not text.is_dir():
-        raise PrepareError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
+        raise InputError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
     checksums = {}
     for split in splits:
         counts = {}
@@ -61,11 +53,11 @@ def check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
             path = text / f"{split}.{side}"
             if not path.is_file():
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
-                raise PrepareError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
+                raise InputError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
             checksums[path.name], counts[path] = checked_lines(path)
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())
-            raise PrepareError(f"line counts must be equal and above 0, but {said}")
+            raise InputError(f"line counts must be equal and above 0, but {said}")
     return checksums
 
 
@@ -73,14 +65,14 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
     """Write prepare.json, or check that an existing one says the same.
 
     Raises:
-        PrepareError: OUT was made with other options or from other text.
+        InputError: OUT was made with other options or from other text.
     """
     path = out / "prepare.json"
     if path.exists():
         known = read_json(path, "give another OUT or delete it")
         different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
         if different:
-            raise PrepareError(
+            raise InputError(
                 f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
@@ -132,7 +124,7 @@ def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Opt
             of the splits.
 
     Raises:
-        PrepareError: the text, the options or an earlier output do not fit.
+        InputError: the text, the options or an earlier output do not fit.
     """
     splits: Sequence[str] = SPLITS
     taken = [like] if like else []
@@ -166,11 +158,11 @@ def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs
 def _settings_of(prepared: Path) -> Settings:
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise PrepareError(f"--like {prepared}: not a directory that etads-prepare has finished")
+        raise InputError(f"--like {prepared}: not a directory that etads-prepare has finished")
     try:
         return Settings(**json.loads(path.read_text(encoding="utf-8"))["settings"])
     except (ValueError, KeyError, TypeError) as error:
-        raise PrepareError(f"--like {prepared}: prepare.json is damaged ({error})") from None
+        raise InputError(f"--like {prepared}: prepare.json is damaged ({error})") from None
 
 
 def _taken_from(like: Path, settings: Settings) -> Dict[str, str]:
@@ -180,7 +172,7 @@ def _taken_from(like: Path, settings: Settings) -> Dict[str, str]:
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:
         if not path.is_file():
-            raise PrepareError(f"--like {like}: it has lost {path.name}")
+            raise InputError(f"--like {like}: it has lost {path.name}")
     return {path.name: checked_lines(path)[0] for path in paths}
 
 
@@ -226,9 +218,7 @@ def _settings(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Sett
     given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
     others = sorted(set(given) - {"text", "out", "like", "jobs"})
     if args.like and others:
-        raise PrepareError(
-            f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}"
-        )
+        raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
     return Settings(
         tokens=args.tokens,
         size=args.size,
@@ -253,7 +243,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     try:
         options = prepare_with(_settings(parser, args), args.text, args.out, max(1, args.jobs), args.like)
         report = read_json(args.out / "report.json", "delete it to have it made again")
-    except (PrepareError, OSError) as error:
+    except (InputError, OSError) as error:
         print(f"etads-prepare: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     for name, about in report["lengths"].items():

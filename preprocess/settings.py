@@ -4,7 +4,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Dict, List
 
-from .files import PrepareError
+from fairseq_etads.text.files import InputError
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
 WORDS = ("moses", "ptb", "spaces", "characters", "raw")
@@ -38,30 +38,30 @@ class Settings:
         return self.words or ("raw" if self.is_sentencepiece else "moses")
 
     def check(self) -> None:
-        """Raise PrepareError for what does not fit together; names the option."""
+        """Raise InputError for what does not fit together; names the option."""
         if self.size < 1:
-            raise PrepareError(f"--size {self.size}: choose 1 or more")
+            raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
             value = getattr(self, name)
             option = f"--{name.replace('_', '-')} {value}"
             if value < 0:
-                raise PrepareError(f"{option}: choose 1 or more")
+                raise InputError(f"{option}: choose 1 or more")
             if value and not self.separate:
-                raise PrepareError(f"{option}: goes with --separate-dictionaries; one dictionary has --size words")
+                raise InputError(f"{option}: goes with --separate-dictionaries; one dictionary has --size words")
         if self.is_sentencepiece != (self.word_kind == "raw"):
             wanted = "raw" if self.is_sentencepiece else "moses, ptb, spaces or characters"
-            raise PrepareError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
+            raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
         if len(set(self.factors)) != len(self.factors):
-            raise PrepareError(f"--factors {' '.join(self.factors)}: name each once")
+            raise InputError(f"--factors {' '.join(self.factors)}: name each once")
         for name in ("tf", "idf"):
             bins = getattr(self, f"{name}_bins")
             if bins < 2:
-                raise PrepareError(f"--{name}-bins {bins}: choose 2 or more")
+                raise InputError(f"--{name}-bins {bins}: choose 2 or more")
         tagged = {"pos", "ner"}.intersection(self.factors)
         if self.spacy_model and not tagged:
-            raise PrepareError(f"--spacy-model {self.spacy_model}: goes with --factors pos or ner")
+            raise InputError(f"--spacy-model {self.spacy_model}: goes with --factors pos or ner")
         if tagged and not self.spacy_model and self.word_kind == "moses":
-            raise PrepareError(
+            raise InputError(
                 "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
                 "choose ptb or spaces, or --spacy-model"
             )

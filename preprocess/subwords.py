@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Iterator, List
 
-from .files import SENTENCE_MARK, PrepareError, atomic_writer, read_lines
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.words import SENTENCE_MARK
+
+from .files import atomic_writer
 
 WHOLE = (SENTENCE_MARK, "<unk>")
 """Words that BPE never splits."""
@@ -45,7 +48,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """Learn ``size`` pieces on the files together (unigram: Kudo 2018; bpe: Sennrich et al. 2016; SentencePiece).
 
     Raises:
-        PrepareError: the text is too small for so many pieces.
+        InputError: the text is too small for so many pieces.
     """
     import sentencepiece
 
@@ -63,6 +66,6 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
         )
     except RuntimeError as error:
         reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
-        raise PrepareError(f"--size {size}: {reason}") from None
+        raise InputError(f"--size {size}: {reason}") from None
     for suffix in (".vocab", ".model"):
         os.replace(f"{prefix}{suffix}", model.with_suffix(suffix))

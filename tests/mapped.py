@@ -1,6 +1,6 @@
 """Functions for other processes, in a module that imports nothing slow."""
 
-from etads_preprocess.files import PrepareError
+from fairseq_etads.text.files import InputError
 
 
 def nothing():
@@ -13,5 +13,5 @@ def double(items):
 
 def broken(items):
     if 70 in items:
-        raise PrepareError("line 70: broken")
+        raise InputError("line 70: broken")
     return items

@@ -9,9 +9,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
+from .. import __version__
 from .analysis import ORDERS, TENTHS, WORDS, Analyser, Analysis, Source, greedy_oracle, lead_words
 from .command import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
-from .rouge import RESAMPLES, RougeReport, Settings, check_numbers, make_report, pair_scores, version
+from .rouge import RESAMPLES, RougeReport, Settings, check_numbers, make_report, pair_scores
 from .text import find_leftovers, split_summary
 
 FORMATS = {"markdown": "pipe", "latex": "latex_booktabs", "json": None}
@@ -131,7 +132,7 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         }
         for name, analysis in analyses.items()
     }
-    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{version()}"
+    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{__version__}"
     return {"systems": report, "metrics": list(settings.metrics), "signature": signature}
 
 

@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
 
+from .. import __version__
 from .resampling import compare_pairs
-from .rouge import BACKENDS, METRICS, MULTI, RESAMPLES, SEED, Settings, check_numbers, make_report, pair_scores, version
+from .rouge import BACKENDS, METRICS, MULTI, RESAMPLES, SEED, Settings, check_numbers, make_report, pair_scores
 from .text import SENTENCE_MARK, check_counts, find_leftovers, find_swap, read_lines
 
 FIGURES = ("f1", "precision", "recall")
@@ -245,7 +246,7 @@ def compare_files(args: argparse.Namespace) -> Dict[str, Any]:
         for m, metric in enumerate(settings.metrics)
     }
     tests = f"figure:{args.figure}|tests:paired-bootstrap,approximate-randomisation|resamples:{args.bootstrap}"
-    signature = f"ROUGE|{settings.signature(len(texts) - 2)}|n:{len(first)}|{tests}|seed:{args.seed}|v:{version()}"
+    signature = f"ROUGE|{settings.signature(len(texts) - 2)}|n:{len(first)}|{tests}|seed:{args.seed}|v:{__version__}"
     return {
         "first_file": names[0],
         "second_file": names[1],

@@ -8,9 +8,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from tabulate import tabulate
 
+from .. import __version__
 from .command import check_writable, named_files, read_summaries, run, warn
 from .human import CRITERIA, Rating, assign, csv_sheet, html_sheet, read_key, read_sheet, summarise
-from .rouge import RESAMPLES, SEED, check_numbers, version
+from .rouge import RESAMPLES, SEED, check_numbers
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,7 +110,7 @@ def _score(args: argparse.Namespace) -> None:
     print(tabulate(rows, ["system", *CRITERIA, "summaries"], tablefmt="pipe", disable_numparse=True))
     annotators = len({rating.annotator for rating in ratings})
     counts = f"ratings:{given}/{expected}|annotators:{annotators}/{len(key['sheets'])}|left-out:{len(problems)}"
-    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{version()}"
+    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{__version__}"
     print(f"\n{given} of {expected} ratings were given\n{signature}")
     if args.json:
         everything = {"criteria": report, "problems": problems, "signature": signature}

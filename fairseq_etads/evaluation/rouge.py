@@ -25,6 +25,7 @@ from nltk.stem.porter import PorterStemmer
 from rouge_score import rouge_scorer, tokenize, tokenizers
 from tqdm import tqdm
 
+from .. import __version__
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .text import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
@@ -37,13 +38,6 @@ METRICS = ("rouge1", "rouge2", "rougeL")
 # Our name of a metric -> its name in rouge-score, whose own "rougeL" joins all sentences into one.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_NAMES = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
-
-
-def version() -> str:
-    """Of this project."""
-    from .. import __version__  # here, since the package may import this module before it sets the name
-
-    return __version__
 
 
 def check_numbers(**numbers: Tuple[int, int]) -> None:
@@ -289,7 +283,7 @@ def make_report(
     check_numbers(bootstrap=(bootstrap, 1), seed=(seed, 0))
     means = scores.mean(axis=0).tolist()
     low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
-    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
+    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}"
     mark = settings.sentence_mark
     return RougeReport(
         scores={name: Score(*means[m], *zip(low[m], high[m])) for m, name in enumerate(settings.metrics)},

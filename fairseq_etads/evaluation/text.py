@@ -6,7 +6,8 @@ from typing import Iterator, List, Optional, Sequence
 
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 
-from ..words import SENTENCE_MARK
+from ..text import files
+from ..text.words import SENTENCE_MARK
 
 PUNKT = PunktSentenceTokenizer()  # untrained: its rules only
 _LEFTOVERS = {
@@ -28,12 +29,7 @@ def read_lines(path: str) -> List[str]:
         OSError: the file cannot be read.
         ValueError: it is not UTF-8; names the line.
     """
-    from etads_preprocess import files  # not for training, whose plugin may be used where only it lies
-
-    try:
-        return list(files.read_lines(Path(path)))
-    except files.PrepareError as error:
-        raise ValueError(str(error)) from None
+    return list(files.read_lines(Path(path)))
 
 
 def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:

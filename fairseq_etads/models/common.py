@@ -9,10 +9,10 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from torch import Tensor
 
-from ..batch_vocab import BatchVocab
-from ..candidates import Candidates
-from ..dictionary import hide_tail
-from ..pointer import PointerOutput
+from ..layers.pointer import PointerOutput
+from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.candidates import Candidates
+from ..vocabulary.dictionary import hide_tail
 
 
 class SummarizationModel:

@@ -15,11 +15,10 @@ from fairseq.models import FairseqEncoderDecoderModel
 from omegaconf import II, OmegaConf
 from torch import Tensor, nn
 
-from ..dictionary import without_tail
-from ..embedding import VocabularyEmbedding, load_vectors
-from ..optim import mark_table
-from ..pointer import KINDS
-from ..words import SENTENCE_MARK
+from ..layers.pointer import KINDS
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import without_tail
+from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
 from .common import SummarizationModel, check_one_dictionary, check_words, preset_dataclass, register_presets
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder
@@ -252,7 +251,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
         for table in [*tables, output.weight, output.bias] if trick else tables:
             if trick or table is not output.weight:
-                mark_table(table)
+                mark_lookup_table(table)
 
     @property
     def factors(self) -> Any:

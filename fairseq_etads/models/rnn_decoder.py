@@ -8,11 +8,11 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from ..attention import at_least_float32, hierarchical_log_attention, log_attention
-from ..batch_vocab import BatchVocab
-from ..candidates import Candidates
-from ..optim import wants_rows
-from ..pointer import AttentionPointer, PointerOutput
-from ..stepwise import StepKeys, StepMemory
+from ..layers.additive import StepKeys, StepMemory
+from ..layers.pointer import AttentionPointer, PointerOutput
+from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.candidates import Candidates
+from ..vocabulary.embedding import wants_sparse_gradient
 from .common import batch_vocab
 from .rnn_encoder import MAX_POSITIONS
 
@@ -105,7 +105,7 @@ class OutputTable(nn.Module):
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
         """Weight (C, E) and bias (C,) of the words (C,); nothing else receives a gradient."""
-        sparse = wants_rows(self.weight)
+        sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 
     def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:

@@ -8,8 +8,8 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..batch_vocab import BatchVocab
-from ..candidates import Candidates
+from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.candidates import Candidates
 
 SENTENCE_POSITIONS = 100
 """Sentences from here on share the last position vector."""

@@ -15,13 +15,13 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..batch_vocab import BatchVocab
-from ..dictionary import without_tail
-from ..embedding import VocabularyEmbedding
-from ..memory import Aggregation, EncoderGate
-from ..modules import BridgeDecoderLayer, FocusEncoderLayer
-from ..pointer import Pointer, PointerOutput
-from ..sharing import leave_out_shared, put_in_shared, share_sublayers
+from ..layers.aggregation import Aggregation, EncoderGate
+from ..layers.pointer import Pointer, PointerOutput
+from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
+from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
+from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.dictionary import without_tail
+from ..vocabulary.embedding import VocabularyEmbedding
 from .common import SummarizationModel, batch_vocab, check_words, register_presets
 from .transformer_options import (
     PRESETS,

@@ -12,8 +12,8 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
-from ..memory import AGGREGATIONS
-from ..pointer import KINDS
+from ..layers.aggregation import AGGREGATIONS
+from ..layers.pointer import KINDS
 from .common import check_one_dictionary, preset_dataclass
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'

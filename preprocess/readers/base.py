@@ -5,8 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
+from fairseq_etads.text.files import InputError, read_lines
+
 from ..documents import Document
-from ..files import PrepareError, read_lines
 
 
 class Reader:
@@ -39,7 +40,7 @@ class Reader:
         """Those that the input has, of train, valid and test.
 
         Raises:
-            PrepareError: the input is not there or not of this kind.
+            InputError: the input is not there or not of this kind.
         """
         raise NotImplementedError
 
@@ -59,7 +60,7 @@ class Reader:
         """What :meth:`parse` makes documents of: file names, lines or rows, in order.
 
         Raises:
-            PrepareError: a file cannot be read; names file and line.
+            InputError: a file cannot be read; names file and line.
         """
         raise NotImplementedError
 
@@ -76,7 +77,7 @@ class Reader:
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise PrepareError if the numbers of documents written (by split) are not those of this corpus."""
+        """Raise InputError if the numbers of documents written (by split) are not those of this corpus."""
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
         """Lines of a file by --fallback-encoding, counting the lines that are not UTF-8."""
@@ -91,10 +92,10 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
     """The path, if it is a file (or a directory).
 
     Raises:
-        PrepareError: it is not; names the option.
+        InputError: it is not; names the option.
     """
     if not (path.is_dir() if directory else path.is_file()):
-        raise PrepareError(f"{option} {path}: no such {'directory' if directory else 'file'}")
+        raise InputError(f"{option} {path}: no such {'directory' if directory else 'file'}")
     return path
 
 

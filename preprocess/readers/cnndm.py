@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 
+from fairseq_etads.text.files import InputError
+
 from ..documents import Document, Unfit
-from ..files import PrepareError
 from .base import Reader, existing, first_existing
 
 LISTS = {
@@ -63,7 +64,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         found = [split for split in LISTS if self._list(split)]
         if not found:
             names = [name for names in LISTS.values() for name in names]
-            raise PrepareError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
+            raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         return found
 
     def inputs(self) -> Dict[str, List[Path]]:
@@ -92,7 +93,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
                 return parse_story(self.text(path), self.names)
         if not self.allow_missing:
             folders = ", ".join(map(str, self.stories))
-            raise PrepareError(f"--stories: no {item[0]} in {folders} (for {item[1]}); --allow-missing counts them")
+            raise InputError(f"--stories: no {item[0]} in {folders} (for {item[1]}); --allow-missing counts them")
         raise Unfit("story not found")
 
     def check(self, kept: Dict[str, int]) -> None:
@@ -100,7 +101,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
             expected = self.expected.get(split, ()) if self.expected else ()
             if expected and number not in expected:
                 wanted = " or ".join(f"{count:,}" for count in expected)
-                raise PrepareError(
+                raise InputError(
                     f"--expect: {split} has {number:,} documents, not {wanted}; the files are written, and "
                     "report.json says what was dropped. --expect any takes them as they are"
                 )
@@ -111,7 +112,7 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
     if len(parts) != len(LISTS) or not all(part.strip().isdigit() for part in parts):
-        raise PrepareError(f"--expect {text}: choose published, any, or three numbers such as 1000,50,50")
+        raise InputError(f"--expect {text}: choose published, any, or three numbers such as 1000,50,50")
     return {split: (int(part),) for split, part in zip(LISTS, parts)}
 
 

@@ -8,8 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from fairseq_etads.text.files import InputError
+
 from ..documents import BadDocument, Document
-from ..files import PrepareError
 from .base import existing, first_existing
 from .gigaword import further_references
 from .parallel import LineReader
@@ -41,14 +42,14 @@ makes them. Either way it is a test set."""
             folders = [existing("--data", args.data, directory=True)]
             paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
             if not (paths[0] and paths[1]):
-                raise PrepareError(f"--data {args.data}: no input.txt and task1_ref0.txt")
+                raise InputError(f"--data {args.data}: no input.txt and task1_ref0.txt")
             self.files["test"] = [paths[0], paths[1], *further_references(folders)]
             self._check_number(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
             self.docs = existing("--docs", args.docs, directory=True)
             self.models = self._find_models(existing("--models", args.models, directory=True))
         else:
-            raise PrepareError("give --docs and --models, or --data")
+            raise InputError("give --docs and --models, or --data")
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +65,7 @@ makes them. Either way it is a test set."""
 
     def _check_number(self, found: int, where: str) -> None:
         if self.references and found != self.references:
-            raise PrepareError(f"--references {self.references}: {where} has {found}; 0 takes any number")
+            raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
@@ -73,7 +74,7 @@ makes them. Either way it is a test set."""
             if match:
                 found[match.group(1).upper(), match.group(3).upper()].append((match.group(2), path))
         if not found:
-            raise PrepareError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
+            raise InputError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
         return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
 
     def splits(self) -> List[str]:
@@ -97,7 +98,7 @@ makes them. Either way it is a test set."""
             return
         articles = self._articles()
         if not articles:
-            raise PrepareError(f"--docs {self.docs}: no articles; they are in folders such as d30001t")
+            raise InputError(f"--docs {self.docs}: no articles; they are in folders such as d30001t")
         yield from articles
 
     def where(self, item: Any) -> str:
@@ -124,14 +125,14 @@ makes them. Either way it is a test set."""
 
 @functools.lru_cache(maxsize=None)
 def _treebank() -> Any:
-    from fairseq_etads.words import TreebankWords  # here: importing fairseq takes seconds
+    from fairseq_etads.text.words import TreebankWords  # here: importing fairseq takes seconds
 
     return TreebankWords()
 
 
 def _like_gigaword(paragraph: str) -> List[str]:
     """Sentences of tokens in lower case with # for each digit."""
-    from fairseq_etads.words import split_sentences
+    from fairseq_etads.text.words import split_sentences
 
     return [re.sub("[0-9]", "#", " ".join(_treebank().encode(sentence))) for sentence in split_sentences(paragraph)]
 

@@ -7,8 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import ClassVar, Dict, FrozenSet, List, Optional
 
+from fairseq_etads.text.files import InputError
+
 from ..documents import Document, Unfit
-from ..files import SPLITS, PrepareError
+from ..files import SPLITS
 from .base import existing, first_existing
 from .parallel import Item, LineReader
 
@@ -47,9 +49,9 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         data = existing("--data", args.data, directory=True)
         self.files = find_files([data, data / "train", data / "Giga"])
         if not self.files:
-            raise PrepareError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
+            raise InputError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
         if args.rare < 0:
-            raise PrepareError(f"--rare {args.rare}: choose 0 or more")
+            raise InputError(f"--rare {args.rare}: choose 0 or more")
         self.filter = args.filter
         self.common: Optional[List[FrozenSet[str]]] = self._common(args.rare) if args.rare > 1 else None
 

@@ -5,8 +5,11 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
+from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import SENTENCE_MARK
+
 from ..documents import Document
-from ..files import SENTENCE_MARK, SPLITS, PrepareError
+from ..files import SPLITS
 from .base import Reader, existing
 
 Item = Tuple[str, int, str, List[str]]
@@ -29,9 +32,7 @@ class LineReader(Reader):
         for number, (source, *targets) in enumerate(rows, 1):
             if source is None or None in targets:
                 shorter = paths[(source, *targets).index(None)]
-                raise PrepareError(
-                    f"{shorter} has {number - 1:,} lines, fewer than {paths[0]} or another file beside it"
-                )
+                raise InputError(f"{shorter} has {number - 1:,} lines, fewer than {paths[0]} or another file beside it")
             yield str(paths[0]), number, source, targets
 
     def where(self, item: Item) -> str:
@@ -57,10 +58,10 @@ without, it counts as a part of the text and is neutralised."""
             paths: Optional[List[Path]] = getattr(args, split)
             if paths:
                 if len(paths) < 2:
-                    raise PrepareError(f"--{split} {paths[0]}: give a file of documents and at least one of summaries")
+                    raise InputError(f"--{split} {paths[0]}: give a file of documents and at least one of summaries")
                 self.files[split] = [existing(f"--{split}", path) for path in paths]
         if not self.files:
-            raise PrepareError("give at least one of --train, --valid and --test")
+            raise InputError("give at least one of --train, --valid and --test")
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:

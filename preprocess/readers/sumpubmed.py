@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_etads.text.files import InputError
+
 from ..documents import BadDocument, Document, Unfit
-from ..files import SPLITS, PrepareError
+from ..files import SPLITS
 from .base import Reader, existing
 from .tables import Table, find_jsonl
 
@@ -40,9 +42,7 @@ they are."""
             self.splits_text = False  # lists of sentences; other values are cut all the same
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
-            raise PrepareError(
-                f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
-            )
+            raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
         self.members = self._assign(args.seed, {"valid": args.valid_size, "test": args.test_size})
 
     @staticmethod
@@ -61,11 +61,9 @@ they are."""
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             sizes[split] = sizes[split] or max(1, int(share * len(numbers)))
             if sizes[split] < 0:
-                raise PrepareError(f"--{split}-size {sizes[split]}: choose 1 or more")
+                raise InputError(f"--{split}-size {sizes[split]}: choose 1 or more")
         if sum(sizes.values()) >= len(numbers):
-            raise PrepareError(
-                f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for train"
-            )
+            raise InputError(f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for train")
         ranked = sorted(numbers, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
         valid, test = sizes["valid"], sizes["test"]
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from fairseq_etads.text.files import InputError
+
 from ..documents import BadDocument, Document
-from ..files import SPLITS, PrepareError
+from ..files import SPLITS
 from .base import Reader, existing, first_existing
 
 COLUMNS = (
@@ -46,7 +48,7 @@ def format_of(path: Path) -> str:
     suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in (".gz", ".xz", ".bz2")]
     if suffixes and suffixes[-1] in FORMATS:
         return suffixes[-1]
-    raise PrepareError(f"{path}: of which format? choose a name that ends in .{', .'.join(FORMATS)}")
+    raise InputError(f"{path}: of which format? choose a name that ends in .{', .'.join(FORMATS)}")
 
 
 class Table(Reader):
@@ -67,7 +69,7 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         self.skip_bad: bool = args.skip_bad
         files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
         if not files:
-            raise PrepareError("give at least one of --train, --valid and --test")
+            raise InputError("give at least one of --train, --valid and --test")
         self._open({split: existing(f"--{split}", path) for split, path in files.items()})
 
     @classmethod
@@ -105,20 +107,20 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
             return self._choose(path, list(_parquet(path).schema_arrow.names))
         if format_of(path) in ("csv", "tsv"):
             return self._choose(path, next((row for row in self._rows(path) if row), []))
-        first: Optional[PrepareError] = None
+        first: Optional[InputError] = None
         for number, line in enumerate(self.lines(path), 1):
             if not line.strip():
                 continue
             try:
                 return self._choose(path, list(_record(line)))
             except BadDocument as error:
-                found = PrepareError(f"{path}, line {number}: {error}{_hint(line)}")
-            except PrepareError as error:
+                found = InputError(f"{path}, line {number}: {error}{_hint(line)}")
+            except InputError as error:
                 found = error
             if not self.skip_bad:  # else the first record that has the columns tells them
                 raise found
             first = first or found
-        raise first or PrepareError(f"{path}: empty")
+        raise first or InputError(f"{path}: empty")
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
         known = next((pair for pair in COLUMNS if pair[0] in names and pair[1] in names), ("", ""))
@@ -128,9 +130,9 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
                 asked = (
                     f"{option} {column}: no such column" if column else f"{option} is needed: no known pair of columns"
                 )
-                raise PrepareError(f"{asked} in {path}; it has {', '.join(names) or 'none'}")
+                raise InputError(f"{asked} in {path}; it has {', '.join(names) or 'none'}")
             if names.count(column) > 1:
-                raise PrepareError(f"{path}: {names.count(column)} columns are named {column}")
+                raise InputError(f"{path}: {names.count(column)} columns are named {column}")
         return chosen
 
     def splits(self) -> List[str]:
@@ -179,14 +181,14 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         except csv.Error as error:
             advice = "; --no-quotes takes quotes for characters like others" if self.quotes else ""
             reason = f"not {format_of(path).upper()} ({error}){advice}"
-            raise PrepareError(f"{path}, line {rows.line_num}: {reason}") from None
+            raise InputError(f"{path}, line {rows.line_num}: {reason}") from None
 
     def _csv_lines(self, path: Path) -> Iterator[str]:
         """Lines without what ends the reading of csv: NULs (in Pythons below 3.11) and carriage returns in cells."""
         for number, line in enumerate(self.lines(path, ends=True), 1):
             line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
             if found and number == 1:
-                raise PrepareError(f"{path}, line 1: a carriage return inside the header; lines must end in newlines")
+                raise InputError(f"{path}, line 1: a carriage return inside the header; lines must end in newlines")
             self.counts["carriage returns replaced by spaces"] += found
             yield line
 
@@ -253,11 +255,11 @@ def _parquet(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise PrepareError(f"{path}: Parquet needs pyarrow: pip install 'fairseq-etads[parquet]'") from None
+        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'fairseq-etads[parquet]'") from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:
-        raise PrepareError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
 
 
 def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Dict[str, Any]]:
@@ -266,7 +268,7 @@ def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Dict[str, Any]]:
         for batch in file.iter_batches(batch_size=256, columns=columns):
             yield from batch.to_pylist()
     except (OSError, ValueError, KeyError) as error:  # pyarrow's own are among them
-        raise PrepareError(f"{path}: damaged Parquet ({(str(error).splitlines() or [''])[0]})") from None
+        raise InputError(f"{path}: damaged Parquet ({(str(error).splitlines() or [''])[0]})") from None
 
 
 class SciTldr(Table):
@@ -278,7 +280,7 @@ The JSON lines of Cachola et al. (2020): "source", a list of sentences, and "tar
     def __init__(self, args: argparse.Namespace):
         files = find_jsonl(existing("--data", args.data, directory=True))
         if not files:
-            raise PrepareError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
+            raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
         more = {"source_column": "source", "target_column": "target", "target_list": "references", "no_quotes": False}
         super().__init__(argparse.Namespace(**{**vars(args), **dict.fromkeys(SPLITS), **files, **more}))
 

@@ -32,7 +32,7 @@ done
 
 python - "$out" "$seeds" $systems <<'PYTHON'
 import json, pathlib, re, sys
-from fairseq_etads.dictionary import SummarizationDictionary
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 from etads_preprocess.debian import stem
 
 out, seeds, pointers = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]

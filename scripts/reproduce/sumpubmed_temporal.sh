@@ -64,7 +64,7 @@ import numpy as np
 from fairseq_etads.evaluation.analysis import WORDS, repeated_ngrams
 from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.evaluation.text import read_lines
-from fairseq_etads.words import SENTENCE_MARK
+from fairseq_etads.text.words import SENTENCE_MARK
 
 def rates(system):
     """Per cent of each summary's bigrams that occurred before in it."""

@@ -4,8 +4,8 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.batch_vocab import BatchVocab
-from fairseq_etads.candidates import Candidates
+from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+from fairseq_etads.vocabulary.candidates import Candidates
 
 SIZE, UNK, SPECIALS = 60, 3, 4
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_etads.catalogue import PRESETS, count_parameters, main
+from fairseq_etads.commands.catalogue import PRESETS, count_parameters, main
 
 V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases

@@ -10,10 +10,12 @@ import pytest
 from etads_preprocess import corpus
 from etads_preprocess.corpus import main
 from etads_preprocess.documents import Document, Finishing, clean, finish
-from etads_preprocess.files import PrepareError, ordered_map, read_lines
+from etads_preprocess.files import ordered_map
 from hypothesis import HealthCheck, given, settings
 from mapped import broken, double, nothing
 from test_readers import lines, refused, run
+
+from fairseq_etads.text.files import InputError, read_lines
 
 TEXT = st.text(st.characters(codec=None), max_size=40)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -273,7 +275,7 @@ def test_only_so_much_is_read_ahead():
 
 
 def test_what_a_process_raises_arrives():
-    with pytest.raises(PrepareError, match="line 70: broken"):
+    with pytest.raises(InputError, match="line 70: broken"):
         list(ordered_map(broken, range(200), 2, nothing, (), small=64))
 
 

@@ -1,9 +1,9 @@
 """etads-dictionary: known words by frequency, then the copy tail."""
 
 import pytest
-from etads_preprocess.dictionary import main
+from etads_preprocess.dictionary_command import main
 
-from fairseq_etads.dictionary import SummarizationDictionary
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 
 def write(path, text):

@@ -7,7 +7,7 @@ from collections import Counter
 import corpora
 import pytest
 from etads_preprocess.factors import idf_bin, join_words
-from etads_preprocess.prepare import PrepareError, Settings, prepare
+from etads_preprocess.prepare import InputError, Settings, prepare
 from fairseq.data import Dictionary, indexed_dataset
 from test_prepare import lines
 
@@ -93,14 +93,14 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
 
 
 def test_tags_that_do_not_fit_are_refused(text, tmp_path):
-    with pytest.raises(PrepareError, match=r"--factors pos: no .*train\.source\.pos.*--spacy-model"):
+    with pytest.raises(InputError, match=r"--factors pos: no .*train\.source\.pos.*--spacy-model"):
         prepare(text, tmp_path / "a", "word", 30, True, 1, words="ptb", factors=["pos"])
     tag(text)
-    with pytest.raises(PrepareError, match=r"--words moses: tags .* choose ptb or spaces"):
+    with pytest.raises(InputError, match=r"--words moses: tags .* choose ptb or spaces"):
         prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["pos"])
     path = text / "valid.source.pos"
     path.write_text(path.read_text().replace("T ", "", 1))
-    with pytest.raises(PrepareError, match=r"valid\.source, line 1 \(pos\): 7 tags for 8 words"):
+    with pytest.raises(InputError, match=r"valid\.source, line 1 \(pos\): 7 tags for 8 words"):
         prepare(text, tmp_path / "b", "word", 30, True, 1, words="ptb", factors=["pos"])
     assert not (tmp_path / "b" / "bin" / "complete").exists()
 
@@ -122,7 +122,7 @@ def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tok
 
 
 def test_spacy_that_is_not_there_is_named(text, tmp_path):
-    with pytest.raises(PrepareError, match=r"--spacy-model no_such_model: (spaCy is missing|no such model)"):
+    with pytest.raises(InputError, match=r"--spacy-model no_such_model: (spaCy is missing|no such model)"):
         prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["ner"], spacy_model="no_such_model")
 
 

@@ -12,10 +12,11 @@ from fairseq.sequence_scorer import SequenceScorer
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from scripted import scripted_model
 
-from fairseq_etads import beam_search, beams
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.inference import InferenceModel
+from fairseq_etads.layers import beam_state
 from fairseq_etads.models.transformer_options import PRESETS
+from fairseq_etads.search import beam_search
+from fairseq_etads.search.inference import InferenceModel
 
 ARCHS = sorted(PRESETS)
 TASK = make_task()
@@ -457,14 +458,14 @@ def test_without_packed_products_it_works_as_well(monkeypatch, documents):
 def test_documents_are_held_once(monkeypatch, documents):
     """What grows with the source has a row per document, and columns nobody descends from are dropped."""
     sizes, columns = set(), []
-    begin = beams.BeamState.begin_step
+    begin = beam_state.BeamState.begin_step
 
     def watch(state):
         begin(state)
         sizes.update(tensor.size(0) // state.documents for saved in state.memory.values() for tensor in saved.values())
         columns.append(state.visible.size(2))
 
-    monkeypatch.setattr(beams.BeamState, "begin_step", watch)
+    monkeypatch.setattr(beam_state.BeamState, "begin_step", watch)
     SummaryGenerator([sharpened()], DICTIONARY, 10, min_len=60, max_len_b=60).generate(None, make_sample(documents))
     assert sizes == {1}
     assert max(columns) < 0.6 * 61 * 10
@@ -474,9 +475,9 @@ def test_documents_are_held_once(monkeypatch, documents):
 def test_the_beams_past_is_the_ancestors_past(seed):
     """Keys come back as if they had been copied at every change of places, also when documents leave."""
     generator = torch.Generator().manual_seed(seed)
-    state, module, documents = beams.BeamState(3, torch.device("cpu")), torch.nn.Identity(), 3
+    state, module, documents = beam_state.BeamState(3, torch.device("cpu")), torch.nn.Identity(), 3
     history = torch.zeros(3, 1, 0, 2)
-    for step in range(3 * beams.ROOM):
+    for step in range(3 * beam_state.ROOM):
         state.begin_step()
         new = torch.randn(documents, 1, state.beam, 2, generator=generator)
         keys, _ = state.remember(module, new, new)

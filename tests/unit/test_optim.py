@@ -10,7 +10,8 @@ from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam
 from torch import nn
 
-from fairseq_etads.optim import LazyAdadelta, LazyAdagrad, LazyAdam, mark_table, wants_rows
+from fairseq_etads.optim import LazyAdadelta, LazyAdagrad, LazyAdam
+from fairseq_etads.vocabulary.embedding import mark_lookup_table, wants_sparse_gradient
 
 OPTIONS = Namespace(
     lr=[0.1], weight_decay=0.0, adam_betas="(0.9, 0.99)", adam_eps=1e-8, use_old_adam=True, fp16_adam_stats=False,
@@ -25,10 +26,10 @@ class Toy(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.table, self.other = nn.Parameter(torch.randn(ROWS, 3)), nn.Parameter(torch.randn(3))
-        mark_table(self.table)
+        mark_lookup_table(self.table)
 
     def step(self, optimizer, ids, clip=0.0):
-        looked_up = F.embedding(ids, self.table, sparse=wants_rows(self.table))
+        looked_up = F.embedding(ids, self.table, sparse=wants_sparse_gradient(self.table))
         optimizer.zero_grad()
         (looked_up * self.other).pow(2).sum().backward()
         optimizer.multiply_grads(0.25)
@@ -94,9 +95,9 @@ def test_training_goes_on_from_a_saved_state(lazy, plain):
 
 def test_only_tables_that_are_looked_up_get_sparse_gradients():
     model = Toy()
-    model.table.looked_up = False
+    model.table.is_lookup_table = False
     LazyAdam(OPTIONS, list(model.parameters()))
-    assert not wants_rows(model.table) and not wants_rows(model.other)
+    assert not wants_sparse_gradient(model.table) and not wants_sparse_gradient(model.other)
 
 
 def test_a_step_without_any_gradient_does_nothing():

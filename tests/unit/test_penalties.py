@@ -7,7 +7,7 @@ import reference
 import torch
 
 from fairseq_etads.generation import coverage_penalty, length_penalty, truncate_bytes
-from fairseq_etads.penalties import Scoring
+from fairseq_etads.search.penalties import Scoring
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])

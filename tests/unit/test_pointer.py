@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.pointer import Pointer
+from fairseq_etads.layers.pointer import Pointer
 
 KNOWN, TAIL = 44, 30
 # known and rare words, one word only, unknown words, rare words only, and nothing

@@ -6,11 +6,11 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode
-from etads_preprocess.prepare import PrepareError, Settings, command_line, main, prepare, prepare_with, read_lines
+from etads_preprocess.prepare import InputError, Settings, command_line, main, prepare, prepare_with, read_lines
 from fairseq.data import Dictionary
 
-from fairseq_etads.dictionary import SummarizationDictionary, known_words
 from fairseq_etads.task import fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ def test_sentencepiece_learns_from_long_documents_too(text, tmp_path):
 def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
     out = tmp_path / "out"
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
-    with pytest.raises(PrepareError, match="prepared with another settings"):
+    with pytest.raises(InputError, match="prepared with another settings"):
         prepare(text, out, "word", 31, lowercase=True, jobs=1)
     (text / "test.source").write_text("".join(f"other {i}\n" for i in range(5)), encoding="utf-8")
-    with pytest.raises(PrepareError, match="prepared with another text"):
+    with pytest.raises(InputError, match="prepared with another text"):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
 
 
@@ -168,14 +168,14 @@ def test_bad_text_is_refused_in_one_line(text, tmp_path, capsys, name, content, 
 
 
 def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
-    with pytest.raises(PrepareError, match=r'TEXT ".*nowhere" is not a directory'):
+    with pytest.raises(InputError, match=r'TEXT ".*nowhere" is not a directory'):
         prepare(tmp_path / "nowhere", tmp_path / "out", "bpe", 10, True, 1)
-    with pytest.raises(PrepareError, match="--size 0"):
+    with pytest.raises(InputError, match="--size 0"):
         prepare(text, tmp_path / "out", "bpe", 0, True, 1)
-    with pytest.raises(PrepareError, match="--size 100000: SentencePiece cannot learn so many"):
+    with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn so many"):
         prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
     (text / "test.target").unlink()
-    with pytest.raises(PrepareError, match=r"has no file test\.target; it must hold train\.source"):
+    with pytest.raises(InputError, match=r"has no file test\.target; it must hold train\.source"):
         prepare(text, tmp_path / "out", "bpe", 10, True, 1)
 
 
@@ -272,7 +272,7 @@ def test_the_report_has_lengths_and_checksums(text, tmp_path):
     ],
 )
 def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, words):
-    with pytest.raises(PrepareError, match=words):
+    with pytest.raises(InputError, match=words):
         prepare(text, tmp_path / "out", "word", 30, True, 1, **options)
     assert not (tmp_path / "out").exists()
 
@@ -286,7 +286,7 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
     main([*arguments, str(models[0])])
     main([*arguments, str(models[0].rename(tmp_path / "moved"))])
     for like in (models[1], None):
-        with pytest.raises(PrepareError, match="was prepared with another like"):
+        with pytest.raises(InputError, match="was prepared with another like"):
             prepare_with(Settings("word", 30, True), text, tmp_path / "out", 1, like)
 
 

@@ -7,9 +7,9 @@ import lzma
 import corpora
 import pytest
 from etads_preprocess.corpus import main
-from etads_preprocess.files import SENTENCE_MARK
 
 from fairseq_etads import evaluation
+from fairseq_etads.text.words import SENTENCE_MARK
 
 
 def run(tmp_path, *arguments, jobs=1):

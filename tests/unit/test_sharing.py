@@ -12,9 +12,9 @@ from fairseq.utils import move_to_cpu
 from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
 
-from fairseq_etads.averaging import average_checkpoints, main
-from fairseq_etads.inference import INFER_DTYPES, InferenceModel
-from fairseq_etads.sharing import PROJECTIONS, SUBLAYERS, shared_names
+from fairseq_etads.commands.averaging import average_checkpoints, main
+from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, shared_names
+from fairseq_etads.search.inference import INFER_DTYPES, InferenceModel
 
 SHARE = {"share_encoder_decoder_layers": True}
 PER_LAYER = 2 * (len(PROJECTIONS) + len(SUBLAYERS))  # a weight and a bias each

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 
-from fairseq_etads.data import SummarizationDataset, truncate
+from fairseq_etads.data.pairs import SummarizationDataset, truncate
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask, fingerprint
 

@@ -3,20 +3,14 @@
 from argparse import Namespace
 
 import pytest
-from etads_preprocess import files
 from fairseq.data import encoders
 
-from fairseq_etads.text import WORDS
-from fairseq_etads.words import SENTENCE_MARK, MosesWords, split_sentences
+from fairseq_etads.text.tokenizer import WORDS
+from fairseq_etads.text.words import SENTENCE_MARK, MosesWords, split_sentences
 
 
 def build(**options):
     return encoders.build_tokenizer(Namespace(tokenizer="etads", **options))
-
-
-def test_the_preparation_writes_the_mark_that_is_read():
-    """Two packages, of which the one can be used without the other."""
-    assert files.SENTENCE_MARK == SENTENCE_MARK
 
 
 def test_moses_words_in_lower_case():

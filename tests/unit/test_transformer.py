@@ -9,8 +9,8 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
+from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
 from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
-from fairseq_etads.modules import BridgeAttention, FocusAttention
 
 ARCHS = sorted(PRESETS)
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]

@@ -6,8 +6,8 @@ from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from helpers import make_dictionary, make_model, make_task
 
-from fairseq_etads.data import SummarizationDataset
-from fairseq_etads.validation import ROUGE, ValidationRouge, check_best_metric, find_subwords
+from fairseq_etads.data.pairs import SummarizationDataset
+from fairseq_etads.evaluation.validation import ROUGE, ValidationRouge, check_best_metric, find_subwords
 
 
 def rouge_task(**options):

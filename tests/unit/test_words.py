@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
-from fairseq_etads import words as module
-from fairseq_etads.words import Characters, RawWords, TreebankWords, split_sentences
+from fairseq_etads.text import words as module
+from fairseq_etads.text.words import Characters, RawWords, TreebankWords, split_sentences
 
 SENTENCES = [
     "Mr. O'Neil (of the U.S.) didn't say: \"I can't, cannot and won't pay $3.88!\"",

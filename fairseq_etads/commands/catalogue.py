@@ -12,10 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from .models import rnn, transformer_options
-from .options import SummarizationConfig
-from .task import SummarizationTask
-from .words import SENTENCE_MARK
+from ..models import rnn, transformer_options
+from ..options import SummarizationConfig
+from ..task import SummarizationTask
+from ..text.words import SENTENCE_MARK
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 """Named architectures of all families: what each changes in the defaults."""

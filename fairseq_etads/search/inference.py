@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from . import compat
+from .. import compat
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import torch
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from .beams import BeamState
-from .candidates import words_of_softmax
-from .pointer import pointer_of
+from ..layers.beam_state import BeamState
+from ..layers.pointer import pointer_of
+from ..vocabulary.candidates import words_of_softmax
 
 
 class Member:
@@ -68,7 +68,7 @@ class Member:
 
 
 class SharingMember(Member):
-    """A model of this project: documents stay single rows (see :mod:`fairseq_etads.beams`)."""
+    """A model of this project: documents stay single rows (see :mod:`fairseq_etads.layers.beam_state`)."""
 
     first_beam = 1
 

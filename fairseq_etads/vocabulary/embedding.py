@@ -8,9 +8,27 @@ import torch.nn.functional as F
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from .optim import wants_rows
-
 logger = logging.getLogger(__name__)
+
+
+def mark_lookup_table(weight: nn.Parameter) -> None:
+    """Declare that a weight (V, D) is only ever looked up by rows, so that its gradient may be sparse."""
+    weight.is_lookup_table = True  # type: ignore[attr-defined]
+
+
+def is_lookup_table(weight: Tensor) -> bool:
+    """Whether :func:`mark_lookup_table` was called for this weight."""
+    return bool(getattr(weight, "is_lookup_table", False))
+
+
+def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
+    """Called by a lazy optimiser: ask for a gradient of the looked-up rows alone, or of the whole table."""
+    weight.sparse_gradient = sparse  # type: ignore[attr-defined]
+
+
+def wants_sparse_gradient(weight: Tensor) -> bool:
+    """Whether an optimiser has asked for the gradient of the rows that were looked up, and of no others."""
+    return bool(getattr(weight, "sparse_gradient", False))
 
 
 class VocabularyEmbedding(nn.Embedding):
@@ -30,7 +48,7 @@ class VocabularyEmbedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
         known = input.masked_fill(input >= self.num_embeddings, self.unk)
-        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_rows(self.weight))
+        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:

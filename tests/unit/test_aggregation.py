@@ -6,7 +6,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.memory import Aggregation, EncoderGate, last_real_state
+from fairseq_etads.layers.aggregation import Aggregation, EncoderGate, last_real_state
 
 WIDTH, HEADS = 8, 2
 KINDS = [("add", 1), ("add", 3), ("proj", 1), ("proj", 3), ("attn", 1), ("attn", 2), ("attn", 3)]

@@ -1,7 +1,7 @@
 """From raw text to words and back: sentences, Penn Treebank words, Moses words, characters. fairseq is not needed here.
 
 A *sentence mark* stands between the sentences of a line. Every class below is given sentences without marks; the marks
-are the business of :class:`fairseq_etads.text.TextTokenizer`.
+are the business of :class:`fairseq_etads.text.tokenizer.TextTokenizer`.
 """
 
 import functools

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import at_least_float32
-from .batch_vocab import BatchVocab
+from ..attention import at_least_float32
+from ..vocabulary.batch_vocab import BatchVocab
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .attention import at_least_float32
-from .compat import backward_pass
+from ..attention import at_least_float32
+from ..compat import backward_pass
 
 _CACHED = 2**19
 """Values of float32 that are quick to go through several times: 2 MiB."""

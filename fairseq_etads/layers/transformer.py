@@ -14,8 +14,8 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from .attention import FocalNetwork, attention_weights, focus_attention, saliency_attention
-from .beams import BeamState, beams_to_queries, queries_to_beams
+from ..attention import FocalNetwork, attention_weights, focus_attention, saliency_attention
+from .beam_state import BeamState, beams_to_queries, queries_to_beams
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 

@@ -1,10 +1,10 @@
 """What long documents cost a recurrent model in training, on a CPU: our attention and GRU against torch's plain forms.
 
-    python benchmarks/bench_stepwise.py [--output benchmarks/results/stepwise.json]
+    python benchmarks/bench_additive.py [--output benchmarks/results/additive.json]
 
 - Attention: 100 steps, each a question to 50 documents of 400 words, which depends on the last answer; keys of width
   200 and states of 400, the paper's sizes for CNN/Daily Mail. "plain" is the formula left to autograd, "stepwise" is
-  fairseq_etads.stepwise.
+  fairseq_etads.layers.additive.
 - GRU: both directions over those documents, of 200 to 400 words. "packed" is torch's GRU over packed sequences, "both
   ways" is what fairseq_etads.models.rnn_encoder does on a CPU.
 
@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 from bench_focus_attention import machine
 
+from fairseq_etads.layers.additive import StepKeys, StepMemory
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
-from fairseq_etads.stepwise import StepKeys, StepMemory
 
 DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
@@ -62,7 +62,7 @@ def seconds_of(forms, runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "stepwise.json")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "additive.json")
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each form (default: %(default)s)")
     args = parser.parse_args()
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from .dictionary import known_words
+from ..vocabulary.dictionary import known_words
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class ValidationRouge:
         sums = {"_rouge_documents": float(len(rows)), **{f"_{name}": 0.0 for name in ROUGE}}
         if not rows:
             return sums
-        from .evaluation.rouge import Settings, score_pair  # only here: it loads libraries that training has no use for
+        from .rouge import Settings, score_pair  # only here: it loads libraries that training has no use for
 
         settings = Settings(metrics=ROUGE)
         for number, (tokens, row) in enumerate(zip(self._generate(sample, model, rows), rows)):

@@ -15,7 +15,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
-from .dictionary import fingerprint
+from ..vocabulary.dictionary import fingerprint
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

@@ -8,15 +8,15 @@ from fairseq import search as fairseq_search
 from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor, nn
 
-from .batch_vocab import BatchVocab
-from .candidates import words_of_softmax
+from ..layers.pointer import pointer_of
+from ..vocabulary.batch_vocab import BatchVocab
+from ..vocabulary.candidates import words_of_softmax
+from .ensemble import Ensemble
 from .hypotheses import Finished, Living, take_beams
-from .members import Ensemble
 from .penalties import Scoring
-from .pointer import pointer_of
 
 if TYPE_CHECKING:
-    from .generation import SummaryGenerator
+    from ..generation import SummaryGenerator
 
 
 class Source(NamedTuple):

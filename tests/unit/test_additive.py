@@ -7,9 +7,9 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads import stepwise
+from fairseq_etads.layers import additive
+from fairseq_etads.layers.additive import StepKeys, StepMemory
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
-from fairseq_etads.stepwise import StepKeys, StepMemory
 
 DOCUMENTS, STEPS, LENGTH, WIDTH = 2, 3, 4, 5
 
@@ -63,7 +63,7 @@ def test_scores_are_those_of_the_loops(covered):
 @pytest.mark.parametrize("covered", [False, True])
 @pytest.mark.parametrize("scores", [ours, one_by_one])
 def test_gradients_of_scores_are_those_of_the_plain_formula(monkeypatch, scores, covered, cached):
-    monkeypatch.setattr(stepwise, "_CACHED", cached)
+    monkeypatch.setattr(additive, "_CACHED", cached)
     given = inputs(covered)
     torch.testing.assert_close(gradients(scores(**given), given), gradients(plain_scores(**given), given))
 

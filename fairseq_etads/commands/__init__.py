@@ -1,0 +1,1 @@
+"""The commands that deal with architectures and checkpoints: etads-models, etads-average."""

@@ -1,0 +1,1 @@
+"""Beam search: settings, scores, hypotheses, ensembles, and copies of models for inference."""
