@@ -1,4 +1,4 @@
-"""The papers' attention equations as pure functions, and the small network that predicts the focal bias.
+"""The papers' attention equations as pure functions.
 
 Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` is (B, S),
 boolean, True at padding, on either side. Nothing here depends on how much padding a batch has: lengths, means and
@@ -9,11 +9,12 @@ Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequenc
 "Get To The Point: Summarization with Pointer-Generator Networks".
 """
 
+import math
 from typing import Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 SCOPE_FLOOR = 0.1
 """Smallest scope sigma, in tokens. At the floor the next token already has a bias of -200, so the attention is one-hot
@@ -217,6 +218,21 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
     return scores.log_softmax(dim=-1)
 
 
+def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
+    """One step of temporal attention: log of exp(e_t) / beta_t (Nallapati et al., equation 1).
+
+    Args:
+        scores: e_t (…, S), of the attention before any normalisation, at least float32.
+        spent: log of the sum of exp(e_k) over the earlier steps k (…, S); minus infinity before the first step.
+
+    Returns:
+        what to take the softmax of (…, S); ``spent`` with this step (…, S). Sums are kept as logarithms, so that scores
+        of any size neither overflow nor vanish.
+    """
+    log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
+    return scores - log_beta, torch.logaddexp(spent, scores)
+
+
 def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), beta_1 = 1 (Nallapati et al., equation 1).
 
@@ -224,12 +240,15 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
         scores: e (B, T, S), of the attention before any normalisation. key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. Sums are kept as logarithms, so scores of any
-        size neither overflow nor vanish.
+        (B, T, S), rows sum to 1, exactly 0 at padding, at least float32. The decoder of the recurrent family computes
+        the same step by step, by :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
-    spent = torch.cat([torch.zeros_like(scores[:, :1]), scores.logcumsumexp(dim=1)[:, :-1]], dim=1)
-    return log_attention(scores - spent, key_padding_mask).exp()
+    spent, logits = torch.full_like(scores[:, 0], -math.inf), []
+    for step in scores.unbind(dim=1):
+        logit, spent = temporal_step(step, spent)
+        logits.append(logit)
+    return log_attention(torch.stack(logits, dim=1), key_padding_mask).exp()
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
@@ -252,56 +271,4 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), _PADDING_SCORE)
         for p in (at_least_float32(word), at_least_float32(sentence))
     )
-    return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -torch.inf).exp()
-
-
-class FocalNetwork(nn.Module):
-    """Predicts center and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
-
-        u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
-
-    G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
-
-    Args:
-        embed_dim: d_m.
-        num_heads: H; each head has its own slice of u and its own vectors U_c and U_d.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__()
-        self.num_heads = num_heads
-        self.query_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_p
-        self.document_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_g
-        head_dim = embed_dim // num_heads
-        self.center_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_c
-        self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.query_proj.weight)
-        nn.init.xavier_uniform_(self.document_proj.weight)
-        nn.init.xavier_uniform_(self.center_weight)
-        nn.init.xavier_uniform_(self.scope_weight)
-
-    def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
-
-        At least in float32.
-        """
-        batch, length, _ = queries.shape
-        if key_padding_mask is None:
-            document = queries.mean(dim=1, keepdim=True)
-            lengths: Tensor = queries.new_full((batch,), float(length), dtype=torch.float32)
-        else:
-            real = (~key_padding_mask).unsqueeze(-1)
-            lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
-            total = at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
-            document = (total / lengths[:, None, None]).to(queries.dtype)  # G (B, 1, d_m)
-        u = torch.tanh(self.query_proj(queries) + self.document_proj(document))
-        u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
-        # m · sigmoid(…) in float32: in half precision a position of 400 is only known to a quarter of a token
-        center, scope = (
-            lengths[:, None, None] * torch.sigmoid(at_least_float32(u * weight[:, None]).sum(-1))
-            for weight in (self.center_weight, self.scope_weight)
-        )
-        return center, scope
+    return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -math.inf).exp()

@@ -16,6 +16,7 @@ from torch import Tensor
 from .attention import at_least_float32
 from .layers.pointer import PointerOutput
 from .vocabulary.candidates import Candidates
+from .vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
 
@@ -98,7 +99,8 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
-        self.unk = task.target_dictionary.unk()
+        # of fairseq's own models, whose output layer has a column for every entry of the dictionary
+        self.plain_vocabulary = OutputVocabulary(len(task.target_dictionary), task.target_dictionary.unk())
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         self._updates = 0
 
@@ -118,11 +120,12 @@ class SummarizationNLL(FairseqCriterion):
 
         The coverage term counts in training alone, so that validation losses compare across its start.
         """
-        logits, extra = net_output = model(**sample["net_input"])
-        target = model.get_targets(sample, net_output)
+        logits, extra = model(**sample["net_input"])
+        vocabulary: OutputVocabulary = extra.get("vocabulary", self.plain_vocabulary)
+        target = vocabulary.target_columns(sample["target"])
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, target, extra.get("candidates"))
+        nll, loss, logs = self._likelihood(logits, pointer, target, vocabulary.candidates)
 
         coverage = nll.new_zeros(())
         weight = self.coverage_weight_now()
@@ -156,11 +159,9 @@ class SummarizationNLL(FairseqCriterion):
         total = log_vocab.new_zeros(target.shape)
         count: Any = log_vocab.shape[2] - len(self.specials)
         listed = log_vocab
-        if candidates is not None:
-            target = candidates.columns(target, self.unk)
-            if candidates.allowed is not None:
-                count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
-                listed = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+        if candidates is not None and candidates.allowed is not None:
+            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
+            listed = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
         if self.label_smoothing:
             total = listed.sum(dim=2) - listed[:, :, self.specials].sum(dim=2)
         if pointer is None:

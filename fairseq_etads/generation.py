@@ -15,10 +15,9 @@ from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
-from .layers.pointer import pointer_of
+from .layers.capabilities import decoder_capabilities, pointer_of
 from .search.beam_search import BeamSearch
 from .search.blocking import NGramBlocker
-from .search.ensemble import shares_documents
 from .search.inference import InferenceModel
 from .search.penalties import Scoring, check_choice, coverage_penalty, length_penalty
 from .vocabulary.dictionary import known_words
@@ -143,7 +142,8 @@ class SummaryGenerator:
         self.lm_model, self.lm_weight = lm_model, lm_weight
         self._check(plain)
         self._copies = [
-            InferenceModel(model, infer_dtype) if shares_documents(model) else None for model in self.models
+            InferenceModel(model, infer_dtype) if decoder_capabilities(model).shares_documents else None
+            for model in self.models
         ]
         if infer_dtype is not None and None in self._copies:
             raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
@@ -254,10 +254,7 @@ class SummaryGenerator:
         before[:, 0] = self.eos
         inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
         logits, extra = model(**{**inputs, "prev_output_tokens": before})
-        targets = model.get_targets({"target": tokens}, (logits, extra))
-        if "candidates" in extra:
-            targets = extra["candidates"].columns(targets, self.unk)
-        positions = extra["pointer"].copied_from(logits, targets)
+        positions = extra["pointer"].copied_from(logits, extra["vocabulary"].target_columns(tokens))
         for (_, hypothesis), places in zip(hypotheses, positions):
             hypothesis["copied_from"] = places[: len(hypothesis["tokens"])]
 

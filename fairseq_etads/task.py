@@ -19,9 +19,8 @@ from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
-from .layers.pointer import pointer_of
+from .layers.capabilities import decoder_capabilities, pointer_of
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
-from .vocabulary.candidates import words_of_softmax
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 logger = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         model = super().build_model(cfg, *args, **kwargs)
         pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
-        self._candidates = self._candidates or words_of_softmax(model)
+        self._candidates = self._candidates or decoder_capabilities(model).large_vocabulary_trick
         self.read_factors(getattr(model, "factors", ()))
         return model
 
@@ -340,11 +339,11 @@ class SummarizationTask(FactoredTask, FairseqTask):
     def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
         """Score the references (--score-reference), which fairseq's scorer would look up by the dictionary's ids."""
         references = sample["target"]
-        documents = sample["net_input"]["src_tokens"]
-        target = models[0].get_output_ids(documents, references)
-        if words_of_softmax(models[0]):
-            # as in training; without it a reference that has one word off the list would be impossible
-            target = models[0].decoder.candidates(documents).known(target, self.tgt_dict.unk())
+        target = references
+        if decoder_capabilities(models[0]).has_output_vocabulary:
+            # as in training; otherwise a reference with one word that is no candidate would have no probability
+            vocabulary = models[0].decoder.output_vocabulary(sample["net_input"]["src_tokens"])
+            target = vocabulary.producible_ids(references)
         with _mixing(models):
             scored = super().inference_step(scorer, models, {**sample, "target": target})
         for hypotheses, reference in zip(scored, references):

@@ -3,8 +3,9 @@
 All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model computes in.
 """
 
-from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -15,26 +16,23 @@ from ..vocabulary.batch_vocab import BatchVocab
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Logarithm of a probability of 0 where a gradient has to pass: with minus infinity it would be NaN."""
+"""Stands for log 0 where a gradient has to pass, which minus infinity would turn into NaN."""
 _CERTAIN = 1e4
 """Logit of a probability of 1."""
 
 
-def pointer_of(model: Any) -> "Optional[PointerHead]":
-    """A model's pointer head, or None."""
-    return getattr(getattr(model, "decoder", None), "pointer", None)
-
-
 @dataclass
 class PointerOutput:
-    """What a pointer head says about T summary words of N hypotheses.
+    """A pointer head's decisions for T summary words of each of N hypotheses.
+
+    Words are named by their columns (see ``vocabulary/batch_vocab.py``): C columns of the softmax, then K slots.
 
     Attributes:
         log_copy: (N, T, S), float32, log of the copy attention; minus infinity at positions without a word.
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
-        hard: decide for the likelier of generating and copying instead of mixing them.
+        hard: choose the likelier of generating and copying instead of mixing them.
     """
 
     log_copy: Tensor
@@ -43,13 +41,9 @@ class PointerOutput:
     kind: str
     hard: bool
 
-    def last(self, length: int) -> "PointerOutput":
-        """The last ``length`` steps."""
-        return PointerOutput(self.log_copy[:, -length:], self.gate[:, -length:], self.vocab, self.kind, self.hard)
-
-    def _table(self, table: Tensor) -> Tensor:
-        """A table (B, …) of the vocabulary as (N, T, …)."""
-        rows = self.vocab.rows(table, self.gate)
+    def _expand(self, table: Tensor) -> Tensor:
+        """A per-document table (B, …) of the vocabulary -> (N, T, …)."""
+        rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
     def _log_gates(self) -> Tuple[Tensor, Tensor]:
@@ -59,47 +53,53 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
-    def _mixed(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
-        """For each distinct word of the documents: log P without and with copying, (N, T, U).
+    def _document_words(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
+        """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each.
 
         Args:
-            log_vocab: (N, T, V), log P_vocab.
+            log_vocab: (N, T, C), log P_vocab.
         """
-        words, known = self._table(self.vocab.words), self.vocab.known
+        columns, width = self._expand(self.vocab.word_columns), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
-        generated = log_vocab.gather(2, words.clamp(max=known - 1)) + log_gen[:, :, None]
-        generated = generated.masked_fill(words >= known, _IMPOSSIBLE)
-        mass = torch.zeros_like(generated).scatter_add(2, self._table(self.vocab.column), self.log_copy.exp())
-        smallest = torch.finfo(mass.dtype).tiny  # its logarithm is finite, and so is the gradient
-        copied = mass.clamp(min=smallest).log() + log_point[:, :, None]
+        generated = log_vocab.gather(2, columns.clamp(max=width - 1)) + log_gen[:, :, None]
+        generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
+        attention = torch.zeros_like(generated).scatter_add(
+            2, self._expand(self.vocab.word_numbers), self.log_copy.exp()
+        )
+        smallest = torch.finfo(attention.dtype).tiny  # its logarithm is finite, and so is the gradient
+        copied = attention.clamp(min=smallest).log() + log_point[:, :, None]
         return generated, torch.logaddexp(generated, copied)
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w); eq. 14.
 
         Args:
-            logits: (N, T, V), of the words that the model knows.
+            logits: (N, T', C), of the words of the softmax, for the last T' of the T words (generation keeps only the
+                last).
 
         Returns:
-            (N, T, V + K), float32; minus infinity for slots that the document does not have.
+            (N, T', C + K), float32; minus infinity for slots that the document does not use.
         """
+        length = logits.shape[1]
+        if length < self.gate.shape[1]:
+            return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).log_probs(logits)
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        words = self._table(self.vocab.words)
-        mixed = self._mixed(log_vocab)[1]
+        columns = self._expand(self.vocab.word_columns)
+        mixed = self._document_words(log_vocab)[1]
         scores = log_vocab + self._log_gates()[0][:, :, None]
-        scores = F.pad(scores, (0, self.vocab.size - logits.shape[2]), value=float("-inf"))
-        mixed = torch.where(self._table(self.vocab.is_word), mixed, scores.gather(2, words))
-        return scores.scatter(2, words, mixed)
+        scores = F.pad(scores, (0, self.vocab.output_width - logits.shape[2]), value=-math.inf)  # (N, T', C + K)
+        mixed = torch.where(self._expand(self.vocab.is_word), mixed, scores.gather(2, columns))
+        return scores.scatter(2, columns, mixed)
 
     def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
 
         Args:
-            log_vocab: (N, T, V), float32, log P_vocab.
-            target: (N, T), int64, extended ids.
+            log_vocab: (N, T, C), float32, log P_vocab.
+            target: (N, T), int64, columns.
 
         Returns:
-            log P (N, T) and the share of P that copying contributes (N, T).
+            log P (N, T), and the share of P that copying contributes (N, T).
         """
         log_gen, log_point = self._log_gates()
         generated = log_gen + _log_prob_of(log_vocab, target)
@@ -124,30 +124,33 @@ class PointerOutput:
         return word, torch.where(point, log_point, log_gen), point
 
     def sum_of_log_probs(self, log_vocab: Tensor, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
-        """Sum of log P over the words that can be produced, and how many they are: what label smoothing needs.
+        """Sum of log P over the words that can be produced, and their number: what label smoothing needs.
 
         Args:
-            log_vocab: (N, T, V), float32, log P_vocab.
-            total: (N, T), its sum over the known words that can be produced. count: how many these are, or (N, 1).
+            log_vocab: (N, T, C), float32, log P_vocab.
+            total: (N, T), its sum over the words that can be generated. count: how many these are, or (N, 1).
 
         Returns:
-            the sum (N, T), which also ranges over the document's own words; the count (N, 1).
+            the sum (N, T), which also ranges over the slots that the document uses; the count (N, 1).
         """
         log_gen = self._log_gates()[0]
-        # mixing changes only the words of the document: correct the plain sum for those
-        generated, mixed = self._mixed(log_vocab)
-        known = self._table(self.vocab.words) < log_vocab.shape[2]
-        change = mixed - torch.where(known, generated, torch.zeros_like(generated))
-        change = change.masked_fill(~self._table(self.vocab.is_word), 0).sum(dim=2)
-        own = self.vocab.rows(self.vocab.own_words[:, None], self.gate)
-        return total + count * log_gen + change, own + count
+        # copying changes only the words of the document: correct the plain sum for those
+        generated, mixed = self._document_words(log_vocab)
+        in_softmax = self._expand(self.vocab.word_columns) < log_vocab.shape[2]
+        change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
+        change = change.masked_fill(~self._expand(self.vocab.is_word), 0).sum(dim=2)
+        slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
+        return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Where in the document each of the words (N, T) stands: (N, T, S) bool."""
-        return (self._table(self.vocab.source) == target[:, :, None]) & self._table(self.vocab.copyable)
+        """Where in the document each of the words (N, T), given as columns, stands: (N, T, S) bool."""
+        return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Source positions (by most attention) of the words (N, T) that are rather copied than generated; else -1."""
+        """The source position that each word (N, T) was copied from, or -1 where generating was likelier: (N, T).
+
+        Of several positions of the word, the one with the most copy attention. ``logits`` (N, T, C).
+        """
         _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
         matches = self.positions_of(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
@@ -155,10 +158,10 @@ class PointerOutput:
 
 
 def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
-    """log P_vocab (N, T) of extended ids (N, T); words that cannot be generated get a very small one."""
-    size = log_vocab.shape[2]
-    picked = log_vocab.gather(2, target.clamp(max=size - 1)[:, :, None])[:, :, 0]
-    return picked.masked_fill(target >= size, _IMPOSSIBLE)
+    """log P_vocab (N, T) of columns (N, T); almost minus infinity for slots, which cannot be generated."""
+    width = log_vocab.shape[2]
+    picked = log_vocab.gather(2, target.clamp(max=width - 1)[:, :, None])[:, :, 0]
+    return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
 class _FloatLinear(nn.Linear):
@@ -169,7 +172,7 @@ class _FloatLinear(nn.Linear):
 
 
 class PointerHead(nn.Module):
-    """The probability of generating instead of copying, p_gen = sigmoid(w·h + b), and what to do with it.
+    """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
     Args:
         features: width of h.
@@ -178,7 +181,7 @@ class PointerHead(nn.Module):
     """
 
     decides = True
-    """Whether a switch takes the likelier of generating and copying in evaluation; if not, it mixes them."""
+    """Whether a "switch" chooses the likelier of generating and copying in evaluation; if False, it mixes them."""
 
     def __init__(self, features: int, kind: str):
         super().__init__()
@@ -190,19 +193,24 @@ class PointerHead(nn.Module):
         nn.init.zeros_(self.gate.bias)
 
     def point(self, states: Tensor, scores: Tensor, vocab: BatchVocab) -> PointerOutput:
-        """h (N, T, features) and logits of the copy attention (N, T, S), float32, of any value where no word is."""
-        copyable = vocab.rows(vocab.copyable, states)[:, None]  # (N, 1, S)
-        nothing = ~copyable.any(dim=2)  # (N, 1)
-        # a softmax over no word at all would be NaN; such a document gets no attention and a gate that needs none
-        log_copy = scores.masked_fill(~(copyable | nothing[:, :, None]), float("-inf")).log_softmax(dim=2)
-        log_copy = log_copy.masked_fill(nothing[:, :, None], float("-inf"))
-        gate = self.gate(states)[:, :, 0]
+        """Combine p_gen with a copy attention.
+
+        Args:
+            states: h (N, T, features).
+            scores: logits of the copy attention (N, T, S), float32; their values where no word stands do not matter.
+        """
+        copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
+        empty = ~copyable.any(dim=2)  # (N, 1), documents without a word
+        # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
+        log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
+        log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
+        gate = self.gate(states)[:, :, 0]  # (N, T)
         hard = self.kind == "switch" and self.decides and not self.training
-        return PointerOutput(log_copy, gate.masked_fill(nothing, _CERTAIN), vocab, self.kind, hard)
+        return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
 
 class Pointer(PointerHead):
-    """A pointer with a copy attention of its own, from the decoder's last states.
+    """A pointer with a copy attention of its own, computed from the decoder's last states.
 
     a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, eq. 11 and 12). The paper's W is
     the identity; learning it lets the same state ask for a word to copy and for a word to generate. Logits are divided
@@ -224,7 +232,7 @@ class Pointer(PointerHead):
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = (self.query(states) * self.scale).view(documents, -1, memory.shape[2])  # (B, N/B * T, d_enc)
-        scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)
+        scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)  # (N, T, S)
         return self.point(states, scores, vocab)
 
 

@@ -14,7 +14,7 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..attention import FocalNetwork, attention_weights, focus_attention, saliency_attention
+from ..attention import at_least_float32, attention_weights, focus_attention, saliency_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
@@ -41,6 +41,58 @@ def _refuse(module: nn.Module, **unsupported: Any) -> None:
     for name, value in unsupported.items():
         if value is not None and value is not False:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
+
+
+class FocalNetwork(nn.Module):
+    """Predicts center and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
+
+        u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
+
+    G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
+
+    Args:
+        embed_dim: d_m.
+        num_heads: H; each head has its own slice of u and its own vectors U_c and U_d.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_p
+        self.document_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_g
+        head_dim = embed_dim // num_heads
+        self.center_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_c
+        self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.query_proj.weight)
+        nn.init.xavier_uniform_(self.document_proj.weight)
+        nn.init.xavier_uniform_(self.center_weight)
+        nn.init.xavier_uniform_(self.scope_weight)
+
+    def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
+
+        At least in float32.
+        """
+        batch, length, _ = queries.shape
+        if key_padding_mask is None:
+            document = queries.mean(dim=1, keepdim=True)
+            lengths: Tensor = queries.new_full((batch,), float(length), dtype=torch.float32)
+        else:
+            real = (~key_padding_mask).unsqueeze(-1)
+            lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
+            total = at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
+            document = (total / lengths[:, None, None]).to(queries.dtype)  # G (B, 1, d_m)
+        u = torch.tanh(self.query_proj(queries) + self.document_proj(document))
+        u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
+        # m · sigmoid(…) in float32: in half precision a position of 400 is only known to a quarter of a token
+        center, scope = (
+            lengths[:, None, None] * torch.sigmoid(at_least_float32(u * weight[:, None]).sum(-1))
+            for weight in (self.center_weight, self.scope_weight)
+        )
+        return center, scope
 
 
 class FocusAttention(MultiheadAttention):

@@ -1,22 +1,19 @@
-"""What the models of all families share: their options on the command line, and words in the ids of their output."""
+"""What the models of all families share: options on the command line, targets, checks of dictionaries."""
 
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from dataclasses import field, fields, make_dataclass
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from torch import Tensor
 
-from ..layers.pointer import PointerOutput
-from ..vocabulary.batch_vocab import BatchVocab
-from ..vocabulary.candidates import Candidates
-from ..vocabulary.dictionary import hide_tail
+from ..vocabulary.output import OutputVocabulary
 
 
 class SummarizationModel:
-    """To be inherited before one of fairseq's models."""
+    """A mixin for this project's models, inherited before one of fairseq's model classes."""
 
     decoder: Any
 
@@ -32,18 +29,10 @@ class SummarizationModel:
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
-    def get_output_ids(self, src_tokens: Tensor, tokens: Tensor) -> Tensor:
-        """Summaries (N, T) in the ids of the output: words that neither the model nor the document has are unknown."""
-        vocab = None if self.decoder.pointer is None else self.decoder.batch_vocab(src_tokens)
-        return self._encode(tokens, vocab)
-
     def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
-        """The summaries (B, T) in the ids of the output; see :meth:`get_output_ids`."""
-        pointer: Optional[PointerOutput] = net_output[1].get("pointer")
-        return self._encode(sample["target"], None if pointer is None else pointer.vocab)
-
-    def _encode(self, tokens: Tensor, vocab: Optional[BatchVocab]) -> Tensor:
-        return hide_tail(tokens, self.decoder.dictionary) if vocab is None else vocab.encode(tokens)
+        """The summaries (B, T) as extended ids, by which ``get_normalized_probs`` gives probabilities."""
+        vocabulary: OutputVocabulary = net_output[1]["vocabulary"]
+        return vocabulary.extended_ids(sample["target"])
 
 
 def preset_dataclass(
@@ -70,12 +59,6 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Ca
         # a class of its own for each preset, because fairseq keeps the options' dataclass on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
-
-
-def batch_vocab(src_tokens: Tensor, words: Any, candidates: Optional[Candidates] = None) -> BatchVocab:
-    """The vocabulary of a batch of documents (B, S), with the dictionary ``words`` of the known words."""
-    pad, bos, eos, unk = words.pad(), words.bos(), words.eos(), words.unk()
-    return BatchVocab(src_tokens, len(words), pad=pad, bos=bos, eos=eos, unk=unk, candidates=candidates)
 
 
 def check_one_dictionary(option: str, task: Any) -> None:

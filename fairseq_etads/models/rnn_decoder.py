@@ -1,5 +1,6 @@
 """The decoder of the recurrent family: a GRU with additive attention and the mechanisms around it."""
 
+import math
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -7,13 +8,12 @@ import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ..attention import at_least_float32, hierarchical_log_attention, log_attention
+from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
 from ..layers.additive import StepKeys, StepMemory
 from ..layers.pointer import AttentionPointer, PointerOutput
-from ..vocabulary.batch_vocab import BatchVocab
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.embedding import wants_sparse_gradient
-from .common import batch_vocab
+from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
 
 
@@ -156,9 +156,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if str(cfg.pointer) != "none":
             self.pointer = AttentionPointer(features, str(cfg.pointer))
 
-    def batch_vocab(self, src_tokens: Tensor) -> BatchVocab:
-        """The vocabulary of a batch of documents (B, S), over all V words."""
-        return batch_vocab(src_tokens, self.dictionary)
+    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
+        """The words that the distributions for documents (B, S) range over."""
+        candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
+        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
         """The words of the softmax for documents (B, S).
@@ -170,8 +171,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.source_words is not None:
             known = src_tokens < len(self.source_words)
             texts = self.source_words[src_tokens.masked_fill(~known, 0)]
-        size, specials = len(self.dictionary), self.dictionary.nspecial
-        return Candidates(texts, self.large_vocabulary_trick, size, specials, shared=self.training)
+        words, limit = self.dictionary, self.large_vocabulary_trick
+        return Candidates(texts, limit, len(words), words.nspecial, words.unk(), shared=self.training)
 
     def forward(
         self,
@@ -188,8 +189,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             encoder_out: of the encoder. incremental_state: only the last word is read, and the past from here.
 
         Returns:
-            logits (N, T, V), or (N, T, C) with the large-vocabulary trick, whose "candidates" are then in the extras.
-            Extras: "attn", a list of the attention (N, T, S), and with a pointer its :class:`PointerOutput`, "pointer".
+            logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
+            Extras: "attn", a list of the attention (N, T, S); "vocabulary", the batch's :class:`OutputVocabulary`; with
+            a pointer "pointer", its :class:`PointerOutput`.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         if incremental_state is not None:
@@ -240,7 +242,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         hidden = encoder_out["first_state"][0].repeat_interleave(rows // _documents(encoder_out), dim=0)
         length = encoder_out["encoder_out"][0].shape[1]
         nothing = at_least_float32(hidden).new_zeros(rows, length)
-        spent = torch.full_like(nothing, float("-inf")) if self.temporal else None
+        spent = torch.full_like(nothing, -math.inf) if self.temporal else None
         return DecoderState(hidden, spent, None if self.coverage_weight is None else nothing)
 
     def _attend(
@@ -250,9 +252,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         scores = self.attention(state.hidden, word, source.keys, state.covered, self.coverage_weight)
         logits = scores
         if state.spent is not None:
-            # log beta, which is 0 in the first step (Nallapati et al., equation 1)
-            logits = scores - state.spent.masked_fill(state.spent.isneginf(), 0.0)
-            state = state._replace(spent=torch.logaddexp(state.spent, scores))
+            logits, spent = temporal_step(scores, state.spent)
+            state = state._replace(spent=spent)
         log_weight = log_attention(logits[:, None], source.padding)
         if self.sentence_attention is not None and source.sentence_ids is not None:
             of_sentences = self.sentence_attention(state.hidden, word_to_sentences, source.sentence_keys)
@@ -272,22 +273,21 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits of readouts (N, T, E); adds "candidates" and "pointer" to the extras."""
-        source = encoder_out["src_tokens"][0]
-        # in search the words and their rows stay the same; in training there is a gradient to each call's
+        """Logits (N, T, C) of readouts (N, T, E); adds "vocabulary" and "pointer" to the extras."""
+        # in search the candidates and their rows stay the same; in training each call's rows have a gradient
         kept = encoder_out if incremental_state is not None else {}
-        candidates: Optional[Candidates] = kept.get("candidates")
-        if candidates is None and self.large_vocabulary_trick:
-            candidates = kept["candidates"] = self.candidates(source)
-            kept["output_rows"] = self.output_projection.rows(candidates.words)
+        if "vocabulary" not in kept:
+            kept["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
+            if kept["vocabulary"].candidates is not None:
+                kept["output_rows"] = self.output_projection.rows(kept["vocabulary"].candidates.words)
+        vocabulary: OutputVocabulary = kept["vocabulary"]
+        extra["vocabulary"] = vocabulary
         logits = self.output_projection(states, kept.get("output_rows"))
-        if candidates is not None:
-            extra["candidates"] = candidates
-            logits = candidates.restrict(logits)
+        if vocabulary.candidates is not None:
+            logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
-            if "batch_vocab" not in kept:
-                kept["batch_vocab"] = batch_vocab(source, self.dictionary, candidates)
-            extra["pointer"] = self.pointer(features, log_weights, kept["batch_vocab"])
+            assert vocabulary.slots is not None
+            extra["pointer"] = self.pointer(features, log_weights, vocabulary.slots)
         return logits, extra
 
     def get_normalized_probs(
@@ -296,12 +296,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """(Log-)probabilities by extended id: (N, T, V), with a pointer (N, T, V + K); 0 for words of no column."""
         logits, extra = net_output
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        if pointer is None:
-            scores = at_least_float32(logits).log_softmax(dim=-1)
-        else:  # generation may have cut the logits to the last step
-            scores = pointer.last(logits.shape[1]).log_probs(logits)
-        if "candidates" in extra:
-            scores = extra["candidates"].spread(scores)
+        scores = at_least_float32(logits).log_softmax(dim=-1) if pointer is None else pointer.log_probs(logits)
+        candidates: Optional[Candidates] = extra["vocabulary"].candidates
+        if candidates is not None:
+            scores = candidates.spread(scores)
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:

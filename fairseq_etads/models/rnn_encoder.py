@@ -8,8 +8,7 @@ from fairseq.models import FairseqEncoder
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..vocabulary.batch_vocab import BatchVocab
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.output import OutputVocabulary
 
 SENTENCE_POSITIONS = 100
 """Sentences from here on share the last position vector."""
@@ -212,9 +211,9 @@ class RecurrentEncoder(FairseqEncoder):
         for name, value in encoder_out.items():
             if isinstance(value, list):
                 reordered[name] = [tensor.index_select(0, new_order) for tensor in value]
-            elif isinstance(value, (BatchVocab, Candidates)):
+            elif isinstance(value, OutputVocabulary):
                 reordered[name] = value.select(new_order)
-            else:  # rows of the output that belong to the whole batch
+            else:  # rows of the output layer, which belong to the whole batch
                 reordered[name] = value
         return reordered
 

@@ -19,10 +19,10 @@ from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
-from ..vocabulary.batch_vocab import BatchVocab
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding
-from .common import SummarizationModel, batch_vocab, check_words, register_presets
+from ..vocabulary.output import OutputVocabulary
+from .common import SummarizationModel, check_words, register_presets
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
@@ -98,8 +98,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
-        if "batch_vocab" in encoder_out:
-            reordered["batch_vocab"] = encoder_out["batch_vocab"].select(new_order)
+        if "vocabulary" in encoder_out:
+            reordered["vocabulary"] = encoder_out["vocabulary"].select(new_order)
         return reordered
 
 
@@ -120,9 +120,9 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
-    def batch_vocab(self, src_tokens: Tensor) -> BatchVocab:
-        """The vocabulary of a batch of documents (B, S)."""
-        return batch_vocab(src_tokens, self.dictionary)
+    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
+        """The words that the distributions for documents (B, S) range over."""
+        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
 
     def forward(
         self,
@@ -132,16 +132,21 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         features_only: bool = False,
         **kwargs: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As fairseq's: logits (N, T, V) and extras; with a pointer, its :class:`PointerOutput` is extra "pointer"."""
+        """As fairseq's: logits (N, T, V) and extras.
+
+        Extras are also "vocabulary", the batch's :class:`OutputVocabulary`, and with a pointer "pointer", its
+        :class:`PointerOutput`.
+        """
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         if features_only:
             return states, extra
+        assert encoder_out is not None, "the decoder needs the encoder's output"
+        if "vocabulary" not in encoder_out:
+            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
+        extra["vocabulary"] = encoder_out["vocabulary"]
         if self.pointer is not None:
-            assert encoder_out is not None
-            if "batch_vocab" not in encoder_out:
-                encoder_out["batch_vocab"] = self.batch_vocab(encoder_out["src_tokens"][0])
             (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
-            extra["pointer"] = self.pointer(states, memory, encoder_out["batch_vocab"])
+            extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots)
         return self.output_layer(states), extra
 
     def get_normalized_probs(
@@ -152,8 +157,7 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         pointer: Optional[PointerOutput] = extra.get("pointer") if extra else None
         if pointer is None:
             return super().get_normalized_probs(net_output, log_probs, sample)
-        # generation may have cut the logits to the last step
-        scores = pointer.last(logits.shape[1]).log_probs(logits)
+        scores = pointer.log_probs(logits)
         return scores if log_probs else scores.exp()
 
 

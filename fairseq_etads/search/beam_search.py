@@ -8,9 +8,8 @@ from fairseq import search as fairseq_search
 from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor, nn
 
-from ..layers.pointer import pointer_of
-from ..vocabulary.batch_vocab import BatchVocab
-from ..vocabulary.candidates import words_of_softmax
+from ..layers.capabilities import decoder_capabilities
+from ..vocabulary.output import OutputVocabulary
 from .ensemble import Ensemble
 from .hypotheses import Finished, Living, take_beams
 from .penalties import Scoring
@@ -122,34 +121,35 @@ class BeamSearch:
         if not numbers and ids is not None:
             self.ids = ids
         self.ensemble = Ensemble(models, net_input, self.documents, options.beam_size, options.temperature)
-        copying: List[Any] = [model for model in models if pointer_of(model) is not None]
-        self.vocab: Optional[BatchVocab] = copying[0].decoder.batch_vocab(net_input["src_tokens"]) if copying else None
-        self.output_ids = next((m.get_output_ids for m in [*copying, *models] if hasattr(m, "get_output_ids")), None)
+        self.vocabulary = self._output_vocabulary(models, net_input)
         self.prefix = prefix_tokens
-        if prefix_tokens is not None and self.output_ids is not None:
-            self.prefix = self.encode_words(prefix_tokens, net_input["src_tokens"])
-        if constraints is not None and any(words_of_softmax(model) for model in models):
+        if prefix_tokens is not None and self.vocabulary is not None:
+            self.prefix = self.vocabulary.extended_ids(prefix_tokens)
+        if constraints is not None and any(decoder_capabilities(model).large_vocabulary_trick for model in models):
             raise NotImplementedError(
                 "--constraints: a model with --large-vocabulary-trick cannot be made to use a word"
             )
-        if constraints is not None and self.output_ids is not None:
-            rows = [
-                [self.encode_words(words[None], document[None])[0] for words in unpack_constraints(row)]
-                for row, document in zip(constraints, net_input["src_tokens"])
+        if constraints is not None and self.vocabulary is not None:
+            documents = [self.vocabulary.select(self.ids.new_tensor([row])) for row in range(self.documents)]
+            encoded = [
+                [document.extended_ids(words[None])[0] for words in unpack_constraints(row)]
+                for row, document in zip(constraints, documents)
             ]
-            self.constraints = pack_constraints(rows).to(constraints)
+            self.constraints = pack_constraints(encoded).to(constraints)
 
-    def encode_words(self, words: Tensor, documents: Tensor) -> Tensor:
-        """Ids (n, T) of the dictionary to those of the models' distributions; documents (n, S)."""
-        encoded: Tensor = self.output_ids(documents, words)  # type: ignore[misc]
-        return encoded
+    @staticmethod
+    def _output_vocabulary(models: List[nn.Module], net_input: Dict[str, Tensor]) -> Optional[OutputVocabulary]:
+        """The words of the ensemble's distributions: with the documents' own if one of the models has a pointer."""
+        able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
+        able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
+        return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None
 
     def decode_words(self, results: List[List[Dict[str, Tensor]]]) -> List[List[Dict[str, Tensor]]]:
-        """Ids of the models' distributions to those of the dictionary, in the hypotheses' "tokens"."""
-        if self.vocab is not None:
-            for row, hypotheses in enumerate(results):
+        """Extended ids to those of the dictionary, in the hypotheses' "tokens"."""
+        if self.vocabulary is not None:
+            for document, hypotheses in enumerate(results):
                 for hypothesis in hypotheses:
-                    hypothesis["tokens"] = self.vocab.decode(hypothesis["tokens"][None], row)[0]
+                    hypothesis["tokens"] = self.vocabulary.dictionary_ids(hypothesis["tokens"], document)
         return results
 
     def _length_limits(self) -> Tuple[int, int]:

@@ -8,8 +8,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from ..layers.beam_state import BeamState
-from ..layers.pointer import pointer_of
-from ..vocabulary.candidates import words_of_softmax
+from ..layers.capabilities import decoder_capabilities, pointer_of
 
 
 class Member:
@@ -121,11 +120,12 @@ class RepeatingMember(Member):
 def _is_plain_softmax(model: Any) -> bool:
     """Whether the distribution is the softmax of the decoder's output and nothing else."""
     decoder = getattr(model, "decoder", None)
+    capabilities = decoder_capabilities(model)
     return (
-        shares_documents(model)
+        capabilities.shares_documents
         and getattr(decoder, "adaptive_softmax", None) is None
-        and pointer_of(model) is None
-        and not words_of_softmax(model)
+        and capabilities.pointer is None
+        and not capabilities.large_vocabulary_trick
         and _is_known(model)
         and _is_known(decoder)
     )
@@ -134,11 +134,6 @@ def _is_plain_softmax(model: Any) -> bool:
 def _is_known(part: Any) -> bool:
     """Whether ``get_normalized_probs`` is fairseq's or this project's, and not some subclass's."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
-
-
-def shares_documents(model: Any) -> bool:
-    """Whether a model's decoder takes single rows of documents with several beams each."""
-    return bool(getattr(getattr(model, "decoder", None), "shares_documents", False))
 
 
 class Ensemble:
@@ -157,7 +152,7 @@ class Ensemble:
         self.documents = documents
         self.members: List[Member] = [
             SharingMember(model, net_input, documents)
-            if shares_documents(model)
+            if decoder_capabilities(model).shares_documents
             else RepeatingMember(model, net_input, documents, beam)
             for model in models
         ]

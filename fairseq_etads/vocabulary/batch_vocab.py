@@ -1,8 +1,9 @@
-"""The vocabulary of one batch: the model's V words, and K slots for the words that only its documents have.
+"""The words that only the documents of a batch have, and the extended ids that stand for them.
 
-Word identity lives in the ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id
-from V on says which word it is, although the model has no vector for it. A :class:`BatchVocab` numbers such words V,
-V+1, … within their document. Slots belong to a document: slot V of one row and slot V of another are different words.
+Word identity lives in the ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id from
+V on says which word it is, although the model has no vector for it. A :class:`BatchVocab` gives each such word of a
+document a *slot*: V for the first, V + 1 for the second, and so on. These are *extended ids*. Slots belong to a
+document: slot V of one document and slot V of another are different words.
 """
 
 import copy
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .candidates import Candidates
+from .dictionary import hide_unknown_words
 
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
@@ -23,45 +25,48 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     Returns:
         numbers (B, S), int64, 0 where not wanted; counts (B,), int64, how many distinct ids a row has.
     """
-    length = ids.shape[1]
-    places = torch.arange(length, device=ids.device).expand_as(ids)
-    # a stable sort puts equal ids side by side, the first occurrence first, and the unwanted ones behind all
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    # a stable sort puts equal ids side by side, the first occurrence first, and the unwanted ones at the end
     ordered, order = ids.masked_fill(~wanted, torch.iinfo(ids.dtype).max).sort(dim=1, stable=True)
-    starts = torch.ones_like(wanted)
-    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    starts &= wanted.gather(1, order)
-    first = torch.zeros_like(wanted).scatter(1, order, starts)  # back in the order of the text
-    number_of_first = first.cumsum(dim=1) - 1
-    run = places.masked_fill(~starts, 0).cummax(dim=1).values  # where, among the sorted, this id's run starts
+    starts_run = torch.ones_like(wanted)
+    starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    starts_run &= wanted.gather(1, order)
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # back in the order of the text
+    number_of_first = is_first.cumsum(dim=1) - 1
+    run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # where in the sorted row each id's run starts
     numbers = number_of_first.gather(1, order.gather(1, run))
-    return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), first.sum(dim=1)
+    return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
 
 class BatchVocab:
-    """Extended ids of a batch: 0 … V-1 are the dictionary's, V … V+K-1 the documents' own words.
+    """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
+
+    A pointer's distribution has a *column* for each word of the softmax and, behind them, one for each slot. Without
+    candidates the softmax runs over all V words, and columns and extended ids are the same numbers.
 
     Args:
         src_tokens: documents (B, S), int64, ids of the dictionary.
-        size: V, how many words the model knows.
+        known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
-        candidates: the words that the softmax runs over, if not all V; the documents' words must be among them.
+        candidates: the words of the softmax, if not all V; the documents' words must be among them.
 
     Attributes:
-        known: columns of the softmax: V, or how many candidates there are.
-        size: known + K, with K the largest number of own words among the documents.
-        source: (B, S) extended ids of the documents; with candidates, these and ``words`` are columns.
-        copyable: (B, S) bool, True at words: not padding, not a begin or end symbol.
-        words: (B, U) extended ids of each document's distinct words in order of first occurrence; 0 (the begin symbol,
-            which nothing can copy) fills rows of documents that have fewer than U.
-        column: (B, S) where in ``words`` the word of a position stands; 0 where not copyable.
-        is_word: (B, U) bool, False at fillers.
-        own_words: (B,) how many of the V+K ids each document really has beyond V.
+        known_words: V.
+        softmax_width: columns of the softmax: V, or the number of candidates.
+        output_width: columns in all: softmax_width + K, with K the largest number of slots that a document uses.
+        slots_used: (B,), how many slots each document uses.
+        copyable: (B, S) bool, True at words; False at padding, begin and end symbols.
+        source_columns: (B, S), the column of the word at each position of the document.
+        word_columns: (B, U), the columns of each document's distinct words, in order of first occurrence; 0 (the begin
+            symbol, which is never copied) fills the rows of documents with fewer than U.
+        is_word: (B, U) bool, False at those fillers.
+        word_numbers: (B, S), which of its document's distinct words stands at a position; 0 where not copyable.
     """
 
     def __init__(
         self,
         src_tokens: Tensor,
-        size: int,
+        known_words: int,
         *,
         pad: int,
         bos: int,
@@ -69,34 +74,32 @@ class BatchVocab:
         unk: int,
         candidates: Optional[Candidates] = None,
     ):
-        self.words_known = size
-        self.known = size if candidates is None else len(candidates)
+        self.known_words = known_words
+        self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
-        own = src_tokens >= size
-        slots, self.own_words = number_by_first_occurrence(src_tokens, own)
-        extra = int(self.own_words.max()) if src_tokens.numel() else 0
-        self.size = self.known + extra
-        self.source = torch.where(own, slots + size, src_tokens)
-        if candidates is not None:
-            self.source = candidates.columns(self.source, unk)
-        # dictionary id of each slot; writing every occurrence is writing the same id again
-        table = src_tokens.new_full((len(src_tokens), extra + 1), unk)
-        self._slot_words = table.scatter(1, torch.where(own, slots, extra), src_tokens.masked_fill(~own, unk))[
-            :, :extra
-        ]
+        outside = src_tokens >= known_words  # words that the model does not know
+        slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
+        slot_count = int(self.slots_used.max()) if src_tokens.numel() else 0
+        self.output_width = self.softmax_width + slot_count
+        # dictionary id of each slot (B, K); the extra column takes what belongs to no slot, and is cut off
+        table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
+        table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
+        self.slot_words = table[:, :slot_count]
 
+        extended = torch.where(outside, slots + known_words, src_tokens)
+        self.source_columns = extended if candidates is None else candidates.columns(extended)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
-        self.column, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        width = max(1, int(distinct.max()) if src_tokens.numel() else 1)
+        self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
+        width = max(1, int(distinct.max()) if src_tokens.numel() else 1)  # U
         self.is_word = torch.arange(width, device=src_tokens.device) < distinct[:, None]
-        filled = src_tokens.new_zeros(len(src_tokens), width + 1)
-        column = torch.where(self.copyable, self.column, width)
-        self.words = filled.scatter(1, column, self.source)[:, :width].masked_fill(~self.is_word, 0)
+        columns = src_tokens.new_zeros(len(src_tokens), width + 1)
+        columns = columns.scatter(1, torch.where(self.copyable, self.word_numbers, width), self.source_columns)
+        self.word_columns = columns[:, :width].masked_fill(~self.is_word, 0)
 
     def select(self, documents: Tensor) -> "BatchVocab":
-        """The vocabulary of some of the documents (indices, (N,)), repeated or not, of the same size as this one.
+        """The vocabulary of some of the documents (indices, (N,)), repeated or not.
 
-        Of the same size, because scores over it have to keep their width when documents leave a batch.
+        It keeps its width, because scores over it must not change theirs when documents leave a batch.
         """
         chosen = copy.copy(self)
         for name, value in vars(self).items():
@@ -110,31 +113,32 @@ class BatchVocab:
         Args:
             tokens: (N, T), int64, N a multiple of B: rows of the same document follow one another.
         """
-        own = tokens >= self.words_known
-        slot_words = self.rows(self._slot_words, tokens)
+        slot_words = self.expand_rows(self.slot_words, tokens)
+        hidden = hide_unknown_words(tokens, self.known_words, self.unk)
         if slot_words.shape[1] == 0:
-            return tokens.masked_fill(own, self.unk)
-        same = tokens[:, :, None] == slot_words[:, None, :]  # (N, T, K)
-        slots = same.int().argmax(dim=2) + self.words_known
-        return torch.where(own, slots.masked_fill(~same.any(dim=2), self.unk), tokens)
+            return hidden
+        matches = tokens[:, :, None] == slot_words[:, None, :]  # (N, T, K)
+        slots = matches.int().argmax(dim=2) + self.known_words
+        has_slot = (tokens >= self.known_words) & matches.any(dim=2)
+        return torch.where(has_slot, slots, hidden)
 
-    def decode(self, tokens: Tensor, row: Optional[int] = None) -> Tensor:
-        """Extended ids (N, T) -> ids of the dictionary; a slot that the document does not have becomes unknown.
+    def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
+        """Extended ids (N, T) -> ids of the dictionary; a slot that the document does not use becomes unknown.
 
         Args:
-            tokens: rows of the same document follow one another. row: the one document that all of them are of.
+            tokens: rows of the same document follow one another. document: all rows are of this one.
         """
-        slot_words = self.rows(self._slot_words if row is None else self._slot_words[row : row + 1], tokens)
+        table = self.slot_words if document is None else self.slot_words[document : document + 1]
+        slot_words = self.expand_rows(table, tokens)
         if slot_words.shape[1] == 0:
             return tokens
-        own = tokens >= self.words_known
-        words = slot_words.gather(1, (tokens - self.words_known).clamp(min=0, max=slot_words.shape[1] - 1))
-        return torch.where(own, words, tokens)
+        words = slot_words.gather(1, (tokens - self.known_words).clamp(min=0, max=slot_words.shape[1] - 1))
+        return torch.where(tokens >= self.known_words, words, tokens)
 
     @staticmethod
-    def rows(table: Tensor, like: Tensor) -> Tensor:
-        """One row of a per-document table (B, …) for each row of ``like`` (N, …)."""
-        copies, rest = divmod(len(like), max(1, len(table)))
+    def expand_rows(table: Tensor, like: Tensor) -> Tensor:
+        """Repeat the rows of a per-document table (B, …) so that there is one for each row of ``like`` (N, …)."""
+        repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
             raise ValueError(f"{len(like)} rows do not belong to {len(table)} documents evenly")
-        return table if copies == 1 else table.repeat_interleave(copies, dim=0)
+        return table if repeats == 1 else table.repeat_interleave(repeats, dim=0)

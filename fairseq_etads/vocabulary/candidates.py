@@ -1,100 +1,97 @@
-"""The large-vocabulary trick: which words a batch's softmax runs over (Nallapati et al. 2016, section 2.1).
+"""The large-vocabulary trick: a softmax over the words that a batch may need (Nallapati et al. 2016, section 2.1).
 
-They are the words of the texts at hand and then the most frequent words of the dictionary (those with the smallest ids)
-until there are N. The softmax has a column for each of these *candidates*, in the order of their ids, so that the
-special symbols keep their numbers.
+These *candidates* are the words of the texts at hand and then the most frequent words of the dictionary (those with the
+smallest ids) until there are N. The softmax has a column for each of them, in the order of their ids, so the special
+symbols keep their numbers.
 """
 
 import copy
-from typing import Any, Optional
+import math
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 
-def words_of_softmax(model: Any) -> int:
-    """How many words a model's --large-vocabulary-trick takes, 0 for a softmax over all."""
-    return int(getattr(getattr(model, "decoder", None), "large_vocabulary_trick", 0))
-
-
 class Candidates:
-    """The candidates of a batch.
+    """The candidates of a batch of B texts.
 
     Args:
-        texts: (B, L), int64, ids of the dictionary of the output; ids from V on take no part.
+        texts: (B, L), int64, ids of the summaries' dictionary; ids from V on are skipped.
         limit: N. A text that has more words keeps them all.
-        size: V, how many words the model knows.
+        known_words: V.
         specials: how many ids, from 0, are special symbols; they are always candidates.
-        shared: all texts share one list of N words, as in the paper, instead of having N words each. With a list each,
-            a document's distribution does not depend on the batch it is in.
+        unk: id of the unknown word.
+        shared: all texts share one list of N words, as in the paper. Otherwise each text has a list of its own, so that
+            its distribution does not depend on the batch that it is in.
 
     Attributes:
-        words: (C,), ids of the candidates in ascending order: those of all lists together.
-        allowed: (B, C) bool, which of them are on each text's list; None: all.
-        size: V.
+        words: (C,), ids of the candidates in ascending order: the union of all lists.
+        allowed: (B, C) bool, which of them are on each text's own list; None if all texts share one.
     """
 
-    def __init__(self, texts: Tensor, limit: int, size: int, specials: int, shared: bool):
-        self.size = size
-        ids = texts.masked_fill(texts >= size, 0).view(1 if shared else len(texts), -1).sort(dim=1).values
-        frequent = self._frequent(ids, min(limit, size), min(specials, size))
-        cut = int(frequent.max()) if len(frequent) else size  # all ids below are on some list
-        self.words = torch.cat([torch.arange(cut, device=texts.device), ids[ids >= cut].unique()])
+    def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
+        self.known_words, self.unk = known_words, unk
+        ids = texts.masked_fill(texts >= known_words, unk).view(1 if shared else len(texts), -1).sort(dim=1).values
+        frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
+        on_some_list = int(frequent.max()) if len(frequent) else known_words  # every id below is on some list
+        rare = ids[ids >= on_some_list].unique()
+        self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            listed = self.words < frequent[:, None]
-            # ids among the frequent of others, too; all are in self.words
-            self.allowed = listed.scatter(1, torch.searchsorted(self.words, ids), True)
+            # one text's own words may be among the frequent words of another; all of them are in self.words
+            self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
-    def _frequent(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """K (B,): the ids below K and a row's own words (sorted ids, (B, L)) are at least ``limit`` together."""
-        first = torch.ones_like(ids, dtype=torch.bool)
-        first[:, 1:] = ids[:, 1:] != ids[:, :-1]
-        distinct = F.pad(first.cumsum(dim=1), (1, 0))  # how many distinct ids there are before each place
-        grid = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        below = distinct.gather(1, torch.searchsorted(ids, grid))
-        together = grid + distinct[:, -1:] - below
+    def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
+        """The smallest K (B,) such that the ids below K and a text's own words make at least ``limit`` candidates.
+
+        ids: (B, L), each row sorted.
+        """
+        is_new = torch.ones_like(ids, dtype=torch.bool)
+        is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
+        distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1): distinct ids before each place
+        cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
+        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # own words that the cut already covers
+        together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 
     def __len__(self) -> int:
         return len(self.words)
 
-    def columns(self, ids: Tensor, unk: int) -> Tensor:
-        """Extended ids (N, …), N a multiple of B, V + k for slot k -> columns, C + k for slot k.
+    def columns(self, ids: Tensor) -> Tensor:
+        """Extended ids (N, …) -> columns; slot k (id V + k) has column C + k.
 
-        Words that are no candidates, or not on the list of the row's own text, are unknown.
+        N is a multiple of B, and rows of one text follow each other. A word that is no candidate, or not on the list of
+        its own text, gets the column of the unknown word.
         """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
         listed = self.words[place] == ids
         if self.allowed is not None:
-            rows = self.allowed.repeat_interleave(len(ids) // len(self.allowed), dim=0)
-            listed &= rows.gather(1, place.flatten(1)).view_as(place)
-        return torch.where(ids >= self.size, ids - self.size + len(self), torch.where(listed, place, unk))
-
-    def known(self, ids: Tensor, unk: int) -> Tensor:
-        """Extended ids (N, …) with the unknown word in the place of those that :meth:`columns` takes for unknown."""
-        return torch.where(self.columns(ids, unk) == unk, unk, ids)
+            allowed = self.allowed.repeat_interleave(len(ids) // len(self.allowed), dim=0)
+            listed &= allowed.gather(1, place.flatten(1)).view_as(place)
+        is_slot = ids >= self.known_words
+        return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Logits (N, T, C), N a multiple of B, with minus infinity where a word is not on the document's own list."""
+        """Logits (N, T, C) with minus infinity for the words that are not on a text's own list."""
         if self.allowed is None:
             return logits
         allowed = self.allowed.repeat_interleave(len(logits) // len(self.allowed), dim=0)
-        return logits.masked_fill(~allowed[:, None], float("-inf"))
+        return logits.masked_fill(~allowed[:, None], -math.inf)
 
     def spread(self, scores: Tensor) -> Tensor:
         """Log-probabilities (N, T, C + K) by column -> (N, T, V + K) by extended id, minus infinity elsewhere."""
-        own = scores.shape[2] - len(self)
-        wide = scores.new_full((*scores.shape[:2], self.size + own), float("-inf"))
+        slots = scores.shape[2] - len(self)
+        wide = scores.new_full((*scores.shape[:2], self.known_words + slots), -math.inf)
         wide[:, :, self.words] = scores[:, :, : len(self)]
-        if own:
-            wide[:, :, self.size :] = scores[:, :, len(self) :]
+        if slots:
+            wide[:, :, self.known_words :] = scores[:, :, len(self) :]
         return wide
 
-    def select(self, documents: Tensor) -> "Candidates":
-        """Those of some of the documents (indices, (N,)); the columns stay the same."""
+    def select(self, texts: Tensor) -> "Candidates":
+        """The candidates of some of the texts (indices, (N,)); the columns stay the same."""
         chosen = copy.copy(self)
-        chosen.allowed = None if self.allowed is None else self.allowed.index_select(0, documents)
+        chosen.allowed = None if self.allowed is None else self.allowed.index_select(0, texts)
         return chosen

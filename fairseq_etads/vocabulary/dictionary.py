@@ -1,4 +1,4 @@
-"""Which words the model knows, and which it can only copy: both are in one dictionary, in this order."""
+"""The dictionary: first the words that the model knows, then the copy tail, words that it can only copy."""
 
 import copy
 import hashlib
@@ -14,11 +14,11 @@ _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """V: how many entries, from the first, the model embeds and generates.
+    """V, the number of entries that the model embeds and generates; they are the first V.
 
     They are the special symbols, the words with a count, and the "madeupword0000" with which fairseq pads the size to a
-    multiple of 8. Whatever follows has count 0: the *copy tail*, words that occur in documents and are only known
-    by their spelling. A dictionary in which no word has a count is taken whole.
+    multiple of 8. Whatever follows has count 0: the *copy tail*, words of documents of which the model knows the
+    spelling alone. A dictionary in which no word has a count is taken whole.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -32,18 +32,18 @@ def known_words(dictionary: Dictionary) -> int:
 
 
 def is_padding_word(word: str) -> bool:
-    """Whether a word looks like those with which fairseq pads a dictionary."""
+    """Whether a word is one of those with which fairseq pads a dictionary ("madeupword0000")."""
     return _PADDING_WORD.fullmatch(word) is not None
 
 
 def fingerprint(dictionary: Dictionary) -> str:
-    """SHA-256 of the words a model knows, in order, first 16 hexadecimal digits; the copy tail may differ."""
+    """The first 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """The first V entries as a dictionary of their own: what the model is given, so that ``len()`` is V for ever."""
+    """The first V entries as a dictionary of their own, which models are given: its ``len()`` is V, and stays so."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -53,10 +53,10 @@ def without_tail(dictionary: Dictionary) -> Dictionary:
 
 
 class SummarizationDictionary(Dictionary):
-    """fairseq's dictionary that remembers V when it is loaded and can grow behind the tail.
+    """fairseq's dictionary, which also remembers V when it is loaded, and whose copy tail can grow.
 
     With ``grows`` set, a word that is met for the first time gets the next free id instead of the unknown word's. The
-    model never looks past V, so it can be copied like any word of the tail.
+    model never looks past V, so the new word can be copied like any other of the tail.
     """
 
     known_words: int
@@ -101,6 +101,6 @@ class SummarizationDictionary(Dictionary):
         return super().encode_line(line, line_tokenizer, add_if_not_exist, consumer, append_eos, reverse_order)
 
 
-def hide_tail(tokens: Tensor, dictionary: Dictionary) -> Tensor:
-    """``tokens`` (any shape, ids) with every id from V on replaced by the unknown word's."""
-    return tokens.masked_fill(tokens >= known_words(dictionary), dictionary.unk())
+def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
+    """``tokens`` (any shape, ids) with every id from V = ``known_words`` on replaced by the unknown word's."""
+    return tokens.masked_fill(tokens >= known_words, unk)

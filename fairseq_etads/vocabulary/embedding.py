@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from .dictionary import hide_unknown_words
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,7 +49,7 @@ class VocabularyEmbedding(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
-        known = input.masked_fill(input >= self.num_embeddings, self.unk)
+        known = hide_unknown_words(input, self.num_embeddings, self.unk)
         return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
 
 

@@ -9,12 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import (
     SCOPE_FLOOR,
-    FocalNetwork,
     document_positions,
     focal_bias,
     focus_attention,
     saliency_attention,
 )
+from fairseq_etads.layers.transformer import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
 HEADS, WIDTH = 3, 8

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from helpers import make_dictionary
 
 from fairseq_etads.vocabulary.batch_vocab import BatchVocab
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, hide_tail, known_words, without_tail
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, hide_unknown_words, known_words, without_tail
 from fairseq_etads.vocabulary.embedding import VocabularyEmbedding
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
@@ -24,17 +24,17 @@ def test_slots_equal_a_loop(seed):
     expected = [reference.extended_ids(row, known) for row in source.tolist()]
     vocab = BatchVocab(source, known, **SPECIALS)
 
-    assert vocab.source.tolist() == [extended for extended, _ in expected]
-    assert vocab.size == known + max(len(own) for _, own in expected)
-    assert vocab.own_words.tolist() == [len(own) for _, own in expected]
-    assert torch.equal(vocab.decode(vocab.source), source)
+    assert vocab.source_columns.tolist() == [extended for extended, _ in expected]
+    assert vocab.output_width == known + max(len(own) for _, own in expected)
+    assert vocab.slots_used.tolist() == [len(own) for _, own in expected]
+    assert torch.equal(vocab.decode(vocab.source_columns), source)
     for row, (extended, _) in enumerate(expected):
         words = [word for word in dict.fromkeys(extended) if word not in (0, 1, 2)]
-        assert vocab.words[row][vocab.is_word[row]].tolist() == words
+        assert vocab.word_columns[row][vocab.is_word[row]].tolist() == words
         for place in range(width):
             copyable = source[row, place].item() not in (0, 1, 2)
             assert vocab.copyable[row, place] == copyable
-            assert not copyable or vocab.words[row, vocab.column[row, place]] == extended[place]
+            assert not copyable or vocab.word_columns[row, vocab.word_numbers[row, place]] == extended[place]
 
     beam = r.randint(1, 3)
     summaries = torch.tensor([[r.randrange(16) for _ in range(5)] for _ in range(rows * beam)])
@@ -51,8 +51,8 @@ def test_documents_that_stay_keep_their_slots_and_the_size():
     source = torch.tensor([[9, 12, 9, 2], [5, 2, 1, 1], [8, 9, 7, 2]])
     vocab = BatchVocab(source, 6, **SPECIALS)
     chosen = vocab.select(torch.tensor([1, 1, 0]))
-    assert chosen.size == vocab.size == 9 and len(vocab.source) == 3
-    assert torch.equal(chosen.source, vocab.source[[1, 1, 0]])
+    assert chosen.output_width == vocab.output_width == 9 and len(vocab.source_columns) == 3
+    assert torch.equal(chosen.source_columns, vocab.source_columns[[1, 1, 0]])
     assert chosen.decode(torch.tensor([[6], [4], [7]])).tolist() == [[3], [4], [12]]
 
 
@@ -68,7 +68,12 @@ def test_known_words_end_where_the_counts_do():
     head = without_tail(dictionary)
     assert len(head) == 44 and head.index("rare0") == head.unk() and head.index("w39") == 43
     assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
-    assert hide_tail(torch.tensor([3, 43, 44, 48]), dictionary).tolist() == [3, 43, 3, 3]
+    assert hide_unknown_words(torch.tensor([3, 43, 44, 48]), known_words(dictionary), dictionary.unk()).tolist() == [
+        3,
+        43,
+        3,
+        3,
+    ]
 
 
 def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():

@@ -21,7 +21,7 @@ def random_texts(seed, rows=5, length=9):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_shared_list_is_that_of_the_loop(seed, limit):
     texts = random_texts(seed)
-    found = Candidates(texts, limit, SIZE, SPECIALS, shared=True)
+    found = Candidates(texts, limit, SIZE, SPECIALS, UNK, shared=True)
     assert found.words.tolist() == reference.candidates(texts.tolist(), limit, SIZE, SPECIALS)
     assert found.allowed is None
 
@@ -30,7 +30,7 @@ def test_a_shared_list_is_that_of_the_loop(seed, limit):
 @pytest.mark.parametrize("seed", range(4))
 def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
     texts = random_texts(seed)
-    found = Candidates(texts, limit, SIZE, SPECIALS, shared=False)
+    found = Candidates(texts, limit, SIZE, SPECIALS, UNK, shared=False)
     together = set()
     for text, allowed in zip(texts.tolist(), found.allowed):
         own = reference.candidates([text], limit, SIZE, SPECIALS)
@@ -40,11 +40,11 @@ def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
 
 
 def test_special_symbols_keep_their_numbers_and_columns_lead_back():
-    found = Candidates(random_texts(0), 12, SIZE, SPECIALS, shared=True)
+    found = Candidates(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
     count = len(found)
     assert found.words[:SPECIALS].tolist() == [0, 1, 2, 3]
     ids = torch.arange(SIZE + 3)
-    columns = found.columns(ids, UNK)
+    columns = found.columns(ids)
     for word, column in zip(ids.tolist(), columns.tolist()):
         if word >= SIZE:
             assert column == word - SIZE + count
@@ -55,7 +55,7 @@ def test_special_symbols_keep_their_numbers_and_columns_lead_back():
 
 
 def test_scores_are_spread_over_the_words_that_they_belong_to():
-    found = Candidates(random_texts(1), 12, SIZE, SPECIALS, shared=True)
+    found = Candidates(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=True)
     scores = torch.randn(2, 3, len(found) + 2)
     wide = found.spread(scores)
     assert wide.shape == (2, 3, SIZE + 2)
@@ -66,26 +66,26 @@ def test_scores_are_spread_over_the_words_that_they_belong_to():
 
 def test_words_of_other_documents_have_no_probability():
     texts = torch.tensor([[50, 2], [51, 2], [52, 2]])
-    found = Candidates(texts, 6, SIZE, SPECIALS, shared=False)
+    found = Candidates(texts, 6, SIZE, SPECIALS, UNK, shared=False)
     logits = found.restrict(torch.zeros(6, 1, len(found)))  # two beams each
     assert [row.isfinite().sum().item() for row in logits] == [6] * 6
     place = found.words.tolist().index(51)
     assert logits[:, 0, place].isfinite().tolist() == [False, False, True, True, False, False]
     ids = torch.tensor([[50, 51], [50, 51], [51, 50], [51, 50], [51, 52], [4, 52]])
     expected = [[place - 1, UNK], [place - 1, UNK], [place, UNK], [place, UNK], [UNK, place + 1], [4, place + 1]]
-    assert found.columns(ids, UNK).tolist() == expected
+    assert found.columns(ids).tolist() == expected
     chosen = found.select(torch.tensor([2, 0]))
     assert torch.equal(chosen.allowed, found.allowed[[2, 0]]) and chosen.words is found.words
 
 
 def test_a_batchs_vocabulary_numbers_columns():
     source = torch.tensor([[5, 70, 55, 70, 2], [55, 9, 2, 1, 1]])
-    found = Candidates(source, 8, SIZE, SPECIALS, shared=True)
+    found = Candidates(source, 8, SIZE, SPECIALS, UNK, shared=True)
     plain = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3)
     vocab = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3, candidates=found)
-    assert (vocab.known, vocab.size) == (len(found), len(found) + 1)
-    assert torch.equal(vocab.source, found.columns(plain.source, UNK))
-    assert torch.equal(vocab.words[vocab.is_word], found.columns(plain.words, UNK)[plain.is_word])
+    assert (vocab.softmax_width, vocab.output_width) == (len(found), len(found) + 1)
+    assert torch.equal(vocab.source_columns, found.columns(plain.source_columns))
+    assert torch.equal(vocab.word_columns[vocab.is_word], found.columns(plain.word_columns)[plain.is_word])
     words = torch.tensor([[70, 5], [70, 55]])
     assert torch.equal(vocab.encode(words), plain.encode(words))
     assert torch.equal(vocab.decode(plain.encode(words)), plain.decode(plain.encode(words)))

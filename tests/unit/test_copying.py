@@ -116,7 +116,7 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
         found = words(summarise(task, [model], [[5, new, 7, new]]))[0]
         assert max(found) <= new
         tokens = make_batch([[5, new, 7]])
-        target = model.get_output_ids(tokens, torch.tensor([[new, new + 9]]))
+        target = model.decoder.output_vocabulary(tokens).extended_ids(torch.tensor([[new, new + 9]]))
         assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
 
 
@@ -140,7 +140,7 @@ def test_ensembles_average_probabilities(pointers):
         for model in models:
             net_output = model(tokens, tokens.ne(PAD).sum(1), before)
             scores = model.get_normalized_probs(net_output, log_probs=False)
-            encoded = model.get_output_ids(tokens, target)
+            encoded = model.decoder.output_vocabulary(tokens).extended_ids(target)
             known = encoded != 3
             total = total + scores.gather(2, encoded[:, :, None])[0, :, 0] * (known | (target == 3))[0]
         torch.testing.assert_close(

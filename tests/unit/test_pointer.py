@@ -246,12 +246,14 @@ def test_the_head_takes_several_hypotheses_a_document():
     tokens = make_batch(DOCUMENTS)
     with torch.no_grad():
         encoder_out = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
-        memory, vocab = encoder_out["encoder_out"][0], model.decoder.batch_vocab(tokens)
+        memory, vocab = encoder_out["encoder_out"][0], model.decoder.output_vocabulary(tokens).slots
         states = torch.randn(len(tokens) * 3, 2, memory.shape[2])
         logits = torch.randn(len(tokens) * 3, 2, KNOWN)
         together = model.decoder.pointer(states, memory, vocab)
         expanded = torch.arange(len(tokens)).repeat_interleave(3)
-        apart = model.decoder.pointer(states, memory[:, expanded], model.decoder.batch_vocab(tokens[expanded]))
+        apart = model.decoder.pointer(
+            states, memory[:, expanded], model.decoder.output_vocabulary(tokens[expanded]).slots
+        )
     torch.testing.assert_close(together.log_probs(logits), apart.log_probs(logits))
 
 

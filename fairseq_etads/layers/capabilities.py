@@ -1,0 +1,38 @@
+"""What a model's decoder can do beyond fairseq's interface: the one place that asks, of any model."""
+
+from typing import Any, NamedTuple, Optional
+
+from .pointer import PointerHead
+
+
+class DecoderCapabilities(NamedTuple):
+    """What search, task and criterion need to know of a decoder; the defaults are those of fairseq's own decoders.
+
+    Attributes:
+        shares_documents: it takes a :class:`BeamState` and encoder output with a single row for each document, while
+            the summaries have a row for each beam.
+        has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
+        pointer: its pointer head.
+        large_vocabulary_trick: how many words its softmax runs over; 0: all.
+    """
+
+    shares_documents: bool = False
+    has_output_vocabulary: bool = False
+    pointer: Optional[PointerHead] = None
+    large_vocabulary_trick: int = 0
+
+
+def decoder_capabilities(model: Any) -> DecoderCapabilities:
+    """The capabilities of a model's decoder; the defaults for a model without one."""
+    decoder = getattr(model, "decoder", None)
+    return DecoderCapabilities(
+        shares_documents=bool(getattr(decoder, "shares_documents", False)),
+        has_output_vocabulary=hasattr(decoder, "output_vocabulary"),
+        pointer=getattr(decoder, "pointer", None),
+        large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),
+    )
+
+
+def pointer_of(model: Any) -> Optional[PointerHead]:
+    """A model's pointer head, or None."""
+    return decoder_capabilities(model).pointer

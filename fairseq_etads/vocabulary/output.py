@@ -1,0 +1,76 @@
+"""Which number stands for a word in a model's output: the one place that translates.
+
+A word has up to three numbers:
+
+- its *id in the dictionary*: 0 … V-1 for the known words, and from V on for those of the copy tail;
+- its *extended id* in a batch: the same below V, then V + k for slot k of its document (see ``batch_vocab.py``).
+  ``get_normalized_probs`` gives probabilities by extended id, and the search works with them;
+- its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
+  ``candidates.py``). The criterion and the pointer work with columns.
+"""
+
+from typing import Any, NamedTuple, Optional
+
+from torch import Tensor
+
+from .batch_vocab import BatchVocab
+from .candidates import Candidates
+from .dictionary import hide_unknown_words, known_words
+
+
+class OutputVocabulary(NamedTuple):
+    """The words that the distributions of a batch of B documents range over.
+
+    Methods take ids (N, T), int64, N a multiple of B; rows of the same document follow one another.
+
+    Attributes:
+        known_words: V. unk: id of the unknown word.
+        slots: the words of the documents that can be copied; None for a model without a pointer.
+        candidates: the words of the softmax; None: all V.
+    """
+
+    known_words: int
+    unk: int
+    slots: Optional[BatchVocab] = None
+    candidates: Optional[Candidates] = None
+
+    @classmethod
+    def of(
+        cls, src_tokens: Tensor, dictionary: Any, pointer: bool, candidates: Optional[Candidates] = None
+    ) -> "OutputVocabulary":
+        """The output vocabulary of documents (B, S), with slots if the model has a ``pointer``."""
+        size, pad, bos, eos, unk = (
+            known_words(dictionary), dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk()
+        )  # fmt: skip
+        slots = None
+        if pointer:
+            slots = BatchVocab(src_tokens, size, pad=pad, bos=bos, eos=eos, unk=unk, candidates=candidates)
+        return cls(size, unk, slots, candidates)
+
+    def extended_ids(self, tokens: Tensor) -> Tensor:
+        """Ids of the dictionary -> extended ids; words that neither the model nor the document has become unknown."""
+        if self.slots is None:
+            return hide_unknown_words(tokens, self.known_words, self.unk)
+        return self.slots.encode(tokens)
+
+    def target_columns(self, tokens: Tensor) -> Tensor:
+        """Ids of the dictionary -> columns; words that have none become unknown."""
+        extended = self.extended_ids(tokens)
+        return extended if self.candidates is None else self.candidates.columns(extended)
+
+    def producible_ids(self, tokens: Tensor) -> Tensor:
+        """As :meth:`extended_ids`, but a word that has no column becomes unknown, too: all have a probability."""
+        extended = self.extended_ids(tokens)
+        if self.candidates is None:
+            return extended
+        return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
+
+    def dictionary_ids(self, extended: Tensor, document: int) -> Tensor:
+        """Extended ids (T,) of one document's summary -> ids of the dictionary."""
+        return extended if self.slots is None else self.slots.decode(extended[None], document)[0]
+
+    def select(self, documents: Tensor) -> "OutputVocabulary":
+        """That of some of the documents (indices, (N,)), repeated or not."""
+        slots = None if self.slots is None else self.slots.select(documents)
+        candidates = None if self.candidates is None else self.candidates.select(documents)
+        return self._replace(slots=slots, candidates=candidates)
