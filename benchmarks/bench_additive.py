@@ -20,8 +20,8 @@ from pathlib import Path
 import torch
 from bench_focus_attention import machine
 
-from fairseq_etads.layers.additive import StepKeys, StepMemory
-from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.layers.additive import SharedKeys, SharedStates
+from fairseq_etads.layers.recurrent import BidirectionalGRU
 
 DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
@@ -34,7 +34,7 @@ def plain_readers(keys, states, weight):
 
 
 def stepwise_readers(keys, states, weight):
-    steps, memory = StepKeys(keys), StepMemory(states)
+    steps, memory = SharedKeys(keys), SharedStates(states)
     return lambda query: steps.scores(query, weight), memory.read
 
 

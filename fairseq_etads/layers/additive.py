@@ -1,71 +1,73 @@
-"""Attention of a decoder that asks step by step: what a document has to answer with, made once and read in every step.
+"""Additive attention of a recurrent decoder over a document that all steps share.
 
-A recurrent decoder's next question depends on the last answer, so its steps cannot be one product. Autograd would make,
-fill and add up a gradient of the size of the whole document in every step. Here a step's backward pass notes the little
-that is needed, and when all steps have been there, the document's gradient is made once. What has the width of the
-attention is computed again in the backward pass instead of kept for all steps, (B, S, A) for each of them.
+Each query depends on the answer to the one before, so the steps cannot be computed as one product. Left to autograd,
+every step would make, fill and add up a gradient of the size of the whole document. Here each step's backward pass
+records the little that is needed, and the gradient of the shared tensor is formed once, after the last step. Values as
+large as (B, S, A) are computed again in the backward pass instead of being kept for every step.
 """
 
 from typing import Any, Callable, List, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..attention import at_least_float32
 from ..compat import backward_pass
 
 _CACHED = 2**19
-"""Values of float32 that are quick to go through several times: 2 MiB."""
+"""Float32 values that fit a processor's cache (2 MiB), so that going through them several times is quick."""
 
 
-class _Notes:
-    """What the steps leave for the end of a backward pass.
+class _StepGradients:
+    """What the backward passes of the steps record for the gradient of the tensor they share.
 
-    Not every pass takes them: one may break off, or need no gradient of what the steps read. The next one forgets them.
+    The records are consumed by the shared tensor's own backward pass, and discarded when another backward pass begins:
+    one that broke off, or needed no gradient of the shared tensor, leaves some behind.
     """
 
     def __init__(self) -> None:
-        self._items: List[Any] = []
+        self._records: List[Any] = []
         self._pass = -1
 
     def of_this_pass(self) -> List[Any]:
+        """The records of the backward pass that is running."""
         if self._pass != backward_pass():
-            self._items, self._pass = [], backward_pass()
-        return self._items
+            self._records, self._pass = [], backward_pass()
+        return self._records
 
-    def taken(self) -> List[Any]:
-        """The items, which are kept no longer."""
-        items, self._items = self.of_this_pass(), []
-        return items
+    def consume(self) -> List[Any]:
+        """The same, forgotten here."""
+        records, self._records = self.of_this_pass(), []
+        return records
 
 
-class StepMemory:
-    """States that attention reads in every step.
+class SharedStates:
+    """Encoder states that the attention of every step reads.
 
     Args:
         states: (B, S, M).
     """
 
     def __init__(self, states: Tensor):
-        self._notes = _Notes()
-        self.states = _Gathered.apply(states, self._notes, _products)
+        self._gradients = _StepGradients()
+        self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
         """Attention (B, T, S) -> contexts (B, T, M), the sums of the states weighted by it."""
-        return _Read.apply(weights, self.states, self._notes)
+        return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
-class StepKeys:
-    """Keys of additive attention, which every step compares with its query.
+class SharedKeys:
+    """Keys of additive attention that every step compares with its query.
 
     Args:
         keys: k (B, S, A).
     """
 
     def __init__(self, keys: Tensor):
-        self._notes = _Notes()
-        self.doubled = _Gathered.apply(2 * keys, self._notes, _only)
+        self._gradients = _StepGradients()
+        self.doubled = _SharedTensor.apply(2 * keys, self._gradients, _running_sum)
 
     def scores(
         self,
@@ -85,48 +87,85 @@ class StepKeys:
         """
         # tanh(x) = 2 sigmoid(2x) - 1: on a CPU torch's sigmoid takes a sixth of the time of its tanh
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
-        scores = _SigmoidScores.apply(self._notes, 2 * query, self.doubled, weight, *given)
+        scores = _SigmoidScores.apply(self._gradients, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
 
 
-class _Gathered(torch.autograd.Function):
-    """A tensor as it is; its gradient is what ``total`` makes of what the steps have noted."""
+class AdditiveAttention(nn.Module):
+    """Scores v · tanh(W_h h + W_e E[o] + b + k_j) of additive attention (Nallapati et al., section 2.3).
+
+    The keys k_j = W_c h^d_j come from the encoder; E[o] is the vector of the word before.
+
+    Args:
+        hidden: width of h. word: width of E[o]. width: A, of keys and v.
+    """
+
+    def __init__(self, hidden: int, word: int, width: int):
+        super().__init__()
+        self.from_hidden = nn.Linear(hidden, width, bias=False)
+        self.from_word = nn.Linear(word, width)
+        self.weight = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
+
+    def forward(
+        self,
+        hidden: Tensor,
+        word: Tensor,
+        keys: SharedKeys,
+        covered: Optional[Tensor] = None,
+        coverage_weight: Optional[Tensor] = None,
+    ) -> Tensor:
+        """Scores (N, S) of one step.
+
+        Args:
+            hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the words before (N, A), which the
+                decoder computes for all steps at once.
+            covered: coverage c (N, S), attention spent in earlier steps. coverage_weight: w_c (A,).
+        """
+        documents, _, width = keys.doubled.shape
+        query = (self.from_hidden(hidden) + word).view(documents, -1, width)  # (B, N/B, A)
+        if covered is not None:
+            covered = covered.view(documents, query.shape[1], -1)  # (B, N/B, S)
+        return keys.scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)
+
+
+class _SharedTensor(torch.autograd.Function):
+    """The tensor itself; in the backward pass its gradient is ``total`` of what the steps have recorded."""
 
     @staticmethod
-    def forward(ctx, tensor: Tensor, notes: _Notes, total: Callable[[List[Any]], Tensor]) -> Tensor:
-        ctx.notes, ctx.total = notes, total
+    def forward(ctx, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
+        ctx.gradients, ctx.total = gradients, total
         ctx.set_materialize_grads(False)
         return tensor.view_as(tensor)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, other: Optional[Tensor]):
-        noted = ctx.notes.taken()
-        if not noted:
+        records = ctx.gradients.consume()
+        if not records:
             return other, None, None
-        total = ctx.total(noted)
+        total = ctx.total(records)
         return total if other is None else total + other, None, None
 
 
-def _products(noted: List[Any]) -> Tensor:
+def _sum_of_products(records: List[Any]) -> Tensor:
     """Sum over the steps of attention (B, T, S) times the gradient of its context (B, T, M): (B, S, M)."""
-    weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*noted))
+    weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
 
 
-def _only(noted: List[Any]) -> Tensor:
-    """The one note, to which all steps have added."""
-    return noted[0]
+def _running_sum(records: List[Any]) -> Tensor:
+    """The one record, to which all steps have added their gradients: (B, S, A)."""
+    return records[0]
 
 
-class _Read(torch.autograd.Function):
-    """weights (B, T, S) times states (B, S, M); notes what :func:`_products` needs."""
+class _WeightedSum(torch.autograd.Function):
+    """Weights (B, T, S) times states (B, S, M); the backward pass records what :func:`_sum_of_products` needs."""
 
     @staticmethod
-    def forward(ctx, weights: Tensor, states: Tensor, notes: _Notes) -> Tensor:
+    def forward(ctx, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
         weights = weights.to(states.dtype)
         ctx.save_for_backward(weights, states)
-        ctx.notes = notes
+        ctx.gradients = gradients
         return torch.bmm(weights, states)
 
     @staticmethod
@@ -135,50 +174,53 @@ class _Read(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
         if ctx.needs_input_grad[1]:
-            # detached: with its history a note would hold on to the graph, which holds the notes
-            ctx.notes.of_this_pass().append((weights.detach(), gradient))
+            # detached: with its history a record would keep the graph alive, which keeps the records alive
+            ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the one note."""
+    """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; the backward pass adds to the keys' one record."""
 
     @staticmethod
-    def forward(ctx, notes: _Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
+    def forward(
+        ctx, gradients: _StepGradients, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(query, keys, weight, *coverage)
-        ctx.notes = notes
+        ctx.gradients = gradients
         weight = at_least_float32(weight)
         with torch.autocast(query.device.type, enabled=False):
-            return torch.cat([_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _pieces(query, keys)])
+            pieces = [_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _document_blocks(query, keys)]
+            return torch.cat(pieces)  # (B, T, S)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor):
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = at_least_float32(weight), at_least_float32(gradient)
-        noted = ctx.notes.of_this_pass()
-        if not noted:
-            noted.append(torch.zeros_like(at_least_float32(keys)))
-        of_weight = of_place = torch.zeros_like(weight)
-        of_query, of_coverage = [], []
-        for rows in _pieces(query, keys):
+        records = ctx.gradients.of_this_pass()
+        if not records:
+            records.append(torch.zeros_like(at_least_float32(keys)))  # (B, S, A)
+        d_weight = d_coverage_weight = torch.zeros_like(weight)
+        d_query, d_coverage = [], []
+        for rows in _document_blocks(query, keys):
             inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
-            by_width = inner.view(-1, len(weight))
-            of_weight = of_weight + gradient[rows].reshape(-1) @ by_width
-            # g s (1 - s), still to multiply by v
+            by_width = inner.view(-1, len(weight))  # the same memory, (n * T * S, A)
+            d_weight = d_weight + gradient[rows].reshape(-1) @ by_width
+            # from here on ``inner`` is g s (1 - s), still to be multiplied by v
             inner.addcmul_(inner, inner, value=-1).mul_(gradient[rows][..., None])
-            of_query.append(inner.sum(dim=2))
-            noted[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
+            d_query.append(inner.sum(dim=2))  # (n, T, A)
+            records[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
             if coverage:
-                covered, place = (at_least_float32(x) for x in coverage)
-                of_coverage.append(inner @ (weight * place))
-                of_place = of_place + covered[rows].reshape(-1) @ by_width
-        covering = (torch.cat(of_coverage), of_place * weight) if coverage else ()
-        return (None, torch.cat(of_query) * weight, None, of_weight, *covering)
+                covered, coverage_weight = (at_least_float32(x) for x in coverage)
+                d_coverage.append(inner @ (weight * coverage_weight))  # (n, T, S)
+                d_coverage_weight = d_coverage_weight + covered[rows].reshape(-1) @ by_width
+        of_coverage = (torch.cat(d_coverage), d_coverage_weight * weight) if coverage else ()
+        return (None, torch.cat(d_query) * weight, None, d_weight, *of_coverage)
 
 
-def _pieces(query: Tensor, keys: Tensor) -> List[slice]:
-    """Documents to go through at a time: all, or on a CPU as many as its cache holds the (n, T, S, A) values of."""
+def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
+    """Which documents to compute at a time: all, or on a CPU so many that their (n, T, S, A) values fit its cache."""
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)
@@ -186,7 +228,10 @@ def _pieces(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Of the documents ``rows``: (B, T, A), (B, S, A), c (B, T, S) and w_c (A,) -> (n, T, S, A), a new tensor."""
+    """sigmoid(q + k [+ c w_c]) of the documents ``rows``, a new tensor (n, T, S, A).
+
+    query (B, T, A), keys (B, S, A); coverage: c (B, T, S) and w_c (A,).
+    """
     inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
     if coverage:
         covered, weight = (at_least_float32(x) for x in coverage)

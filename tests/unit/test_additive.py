@@ -8,8 +8,8 @@ import reference
 import torch
 
 from fairseq_etads.layers import additive
-from fairseq_etads.layers.additive import StepKeys, StepMemory
-from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+from fairseq_etads.layers.additive import SharedKeys, SharedStates
+from fairseq_etads.layers.recurrent import BidirectionalGRU
 
 DOCUMENTS, STEPS, LENGTH, WIDTH = 2, 3, 4, 5
 
@@ -35,12 +35,12 @@ def plain_scores(query, keys, weight, coverage=None, coverage_weight=None):
 
 
 def ours(query, keys, **others):
-    return StepKeys(keys).scores(query, **others)
+    return SharedKeys(keys).scores(query, **others)
 
 
 def one_by_one(query, keys, coverage=None, **others):
     """As a decoder asks: a step after the other, all of the same keys."""
-    steps = StepKeys(keys)
+    steps = SharedKeys(keys)
     parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
     return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
 
@@ -88,7 +88,7 @@ def test_scores_of_small_and_of_huge_sums(size):
 
 
 def test_no_documents_have_no_scores():
-    assert StepKeys(torch.zeros(0, LENGTH, WIDTH)).scores(torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)).shape == (
+    assert SharedKeys(torch.zeros(0, LENGTH, WIDTH)).scores(torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)).shape == (
         0,
         1,
         LENGTH,
@@ -97,7 +97,7 @@ def test_no_documents_have_no_scores():
 
 def test_contexts_and_their_gradients():
     states, weights = random(DOCUMENTS, LENGTH, 6).requires_grad_(), random(DOCUMENTS, STEPS, LENGTH).requires_grad_()
-    memory = StepMemory(states)
+    memory = SharedStates(states)
     contexts = torch.cat([memory.read(weights[:, t : t + 1]) for t in range(STEPS)], dim=1)
     want = torch.bmm(weights, states)
     torch.testing.assert_close(contexts, want)
@@ -116,7 +116,7 @@ def test_steps_that_ask_what_the_last_one_answered():
             question = question + read(scores(question).softmax(-1))
         return question
 
-    steps, memory = StepKeys(keys), StepMemory(states)
+    steps, memory = SharedKeys(keys), SharedStates(states)
     got = run(lambda question: steps.scores(question, weight), memory.read)
     want = run(lambda question: plain_scores(question, keys, weight), lambda weights: torch.bmm(weights, states))
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
@@ -151,10 +151,10 @@ class Token:
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_what_an_unfinished_backward_pass_has_noted_is_forgotten(interrupted):
+def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted):
     """It breaks off, or is of the questions alone and never reaches what the steps read."""
     given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
-    steps, memory = StepKeys(given["keys"]), StepMemory(given["states"])
+    steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
     scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])
     total = memory.read(scores.softmax(-1)).sin().sum()
     expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
@@ -170,7 +170,7 @@ def test_what_an_unfinished_backward_pass_has_noted_is_forgotten(interrupted):
 
 def test_steps_that_no_gradient_reaches():
     keys, states = (random(DOCUMENTS, LENGTH, WIDTH, seed=n).requires_grad_() for n in (1, 2))
-    steps, memory = StepKeys(keys), StepMemory(states)
+    steps, memory = SharedKeys(keys), SharedStates(states)
     unused = steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
     assert unused.shape == (DOCUMENTS, 1, LENGTH)
     memory.read(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
@@ -186,7 +186,7 @@ def test_nothing_is_left_in_memory(interrupted):
     gc.disable()
     try:
         states, token = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Token()
-        memory, steps = StepMemory(states * 2), StepKeys(states * 3)
+        memory, steps = SharedStates(states * 2), SharedKeys(states * 3)
         read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
         for _ in range(3):
             read = memory.read(steps.scores(read, random(WIDTH)).softmax(-1))
@@ -219,8 +219,8 @@ def test_both_ways_of_running_a_gru_agree(layers, left):
     padding = torch.stack([places < 6 - n if left else places >= n for n in lengths.tolist()])
     x = random(3, 6, 3).requires_grad_()
     results = []
-    for run in (gru._packed, gru._both_ways):
-        gru._both_ways = run  # what a CPU takes
+    for run in (gru._run_packed, gru._run_directions):
+        gru._run_directions = run  # what a CPU takes
         states, last = gru(x, padding)
         assert (states[padding] == 0).all()
         loss = (states * random(3, 6, 8, seed=3)).sum() + (last * random(3, 8, seed=4)).sum()

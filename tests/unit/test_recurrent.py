@@ -10,7 +10,7 @@ from recurrent import ARCHS, DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_
 
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.models.rnn_encoder import sentence_ends, sentence_ids
+from fairseq_etads.layers.recurrent import sentence_ends, sentence_ids
 
 
 @pytest.mark.parametrize("arch", ARCHS)

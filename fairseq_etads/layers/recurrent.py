@@ -1,0 +1,155 @@
+"""Layers of the recurrent family: GRUs over words and sentences, and an output layer of some of the words."""
+
+from typing import Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..vocabulary.embedding import wants_sparse_gradient
+
+SENTENCE_POSITIONS = 100
+"""Sentences from here on share the last position vector."""
+SENTENCE_POSITION_DIM = 32
+"""Width of a sentence's position vector, which the paper does not give."""
+
+
+class BidirectionalGRU(nn.Module):
+    """A GRU in both directions (torch's; cuDNN's on a GPU) whose states do not depend on padding, on either side.
+
+    On a GPU torch's packed sequences skip the padding. On a CPU the backward pass of packed sequences takes time
+    quadratic in the length (it fills a gradient of the whole batch for each step). So each direction runs by itself
+    there, over documents shifted to begin in the first column; the states behind a document's end are discarded.
+
+    Args:
+        input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0):
+        super().__init__()
+        between = dropout if layers > 1 else 0.0
+        self.rnn = nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
+        """Inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding, and last ones.
+
+        The last states (B, 2 * hidden) are the forward direction's at the last real token and the backward one's at the
+        first.
+        """
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
+        lengths = (~padding).sum(dim=1).clamp(min=1)
+        run = self._run_packed if x.is_cuda else self._run_directions
+        states, last = run(_take_positions(x, order), lengths)
+        return _take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last
+
+    def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states and last states."""
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        return states, torch.cat([final[-2], final[-1]], dim=1)
+
+    def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """The same, one direction after the other; the states at padding are not 0."""
+        positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
+        reversed_positions = torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
+        forward = backward = x
+        weights = self.rnn.all_weights  # a list for each layer and direction: forward, backward, forward, …
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                x = F.dropout(torch.cat([forward, backward], dim=2), self.rnn.dropout, self.training)
+            forward = self._run_direction(x, weights[2 * layer])
+            backward = _take_positions(
+                self._run_direction(_take_positions(x, reversed_positions), weights[2 * layer + 1]), reversed_positions
+            )
+        last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
+        return torch.cat([forward, backward], dim=2), torch.cat([last, backward[:, 0]], dim=1)
+
+    def _run_direction(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """One direction of one layer, (B, S, D) -> (B, S, hidden)."""
+        first = x.new_zeros(1, len(x), self.rnn.hidden_size)
+        states, _ = torch.gru(x, first, [*weights], True, 1, 0.0, self.training, bidirectional=False, batch_first=True)
+        return states
+
+
+def _take_positions(x: Tensor, order: Tensor) -> Tensor:
+    """x (B, S, D) with position ``order[b, s]`` at place s."""
+    return x.gather(1, order[:, :, None].expand_as(x))
+
+
+def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
+    """The number of each token's sentence, from 0: how many sentence marks (ids ``mark``) stand before it. (B, S)."""
+    marks = src_tokens.eq(mark).long()
+    return marks.cumsum(dim=1) - marks
+
+
+def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """The positions of the first and the last token of each sentence.
+
+    Args:
+        ids: (B, S), from :func:`sentence_ids`. padding: (B, S) bool.
+
+    Returns:
+        first and last (B, N), positions in the document; missing (B, N) bool, True where a document has fewer than N
+        sentences.
+    """
+    count = int(ids.masked_fill(padding, 0).max()) + 1
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    ids = ids.masked_fill(padding, count)  # padding is a sentence of its own, cut off below
+    table = ids.new_zeros(len(ids), count + 1)  # (B, N + 1)
+    first = table.scatter_reduce(1, ids, positions, "amin", include_self=False)
+    last = table.scatter_reduce(1, ids, positions, "amax", include_self=False)
+    missing = table.scatter(1, ids, 1) == 0
+    return first[:, :count], last[:, :count], missing[:, :count]
+
+
+class SentenceEncoder(nn.Module):
+    """A GRU over sentences and vectors of their positions, which give the keys of attention to sentences.
+
+    Nallapati et al., section 2.4.
+
+    The input of a sentence are the word-level states at its two ends: forward at its last word, backward at its first.
+    """
+
+    def __init__(self, word_dim: int, hidden: int, attention_dim: int):
+        super().__init__()
+        self.gru = BidirectionalGRU(word_dim, hidden)
+        self.positions = nn.Embedding(SENTENCE_POSITIONS, SENTENCE_POSITION_DIM)
+        self.keys = nn.Linear(2 * hidden + SENTENCE_POSITION_DIM, attention_dim, bias=False)
+
+    def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
+        """Word states (B, S, 2H), sentence numbers and padding (B, S) -> keys (B, N, A), missing sentences (B, N)."""
+        first, last, missing = sentence_ends(ids, padding)
+        forward, backward = states.chunk(2, dim=2)
+        ends = [
+            half.gather(1, place[:, :, None].expand(-1, -1, half.shape[2]))
+            for half, place in ((forward, last), (backward, first))
+        ]
+        sentences, _ = self.gru(torch.cat(ends, dim=2), missing)
+        number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
+        positions = self.positions(number).expand(len(ids), -1, -1)
+        return self.keys(torch.cat([sentences, positions], dim=2)), missing
+
+
+class OutputLayer(nn.Module):
+    """The output layer of a recurrent decoder, for all words or for some.
+
+    Args:
+        weight: (V, E).
+    """
+
+    def __init__(self, weight: nn.Parameter):
+        super().__init__()
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(len(weight), 1))  # a column, so that rows of it can be looked up
+
+    def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
+        """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row receives a gradient."""
+        sparse = wants_sparse_gradient(self.weight)
+        return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
+
+    def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
+        """Readouts (N, T, E) -> logits (N, T, V); with ``rows``, from :meth:`rows`, of those words alone (N, T, C)."""
+        weight, bias = (self.weight, self.bias[:, 0]) if rows is None else rows
+        return F.linear(x, weight, bias)
