@@ -1,4 +1,4 @@
-"""What this project must know of particular versions of fairseq and torch. Nothing elsewhere does.
+"""Everything that depends on particular versions of fairseq and torch is here, and nowhere else.
 
 :func:`install` is called once, when the plugin is imported, and may be called again.
 """
@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterator, List
 
 import torch
 
-# importing fairseq says that tensorboardX is missing, to everybody
+# importing fairseq logs a message about a missing tensorboardX, whoever imports it
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
@@ -35,7 +35,7 @@ class UnsafeCheckpointError(RuntimeError):
 
 
 def _checkpoint_classes() -> List[Any]:
-    """The classes beyond torch's own list which fairseq's checkpoints hold; none does anything when built."""
+    """The classes in fairseq's checkpoints that torch does not allow by default; building them runs no code."""
     import omegaconf
     from omegaconf import base, nodes
 
@@ -58,7 +58,7 @@ def _weights_only() -> Iterator[None]:
 
 
 def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """fairseq's ``load_checkpoint_to_cpu``, refusing files that hold other classes and saying so in a sentence."""
+    """Wrap fairseq's ``load_checkpoint_to_cpu``: files that hold other classes are refused, with the reason."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -87,10 +87,10 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """fairseq's ``PathManager.copy`` for local files, but never leaving half a file under the final name.
+    """Copy a local file so that half a file never stands under the final name; replaces fairseq's ``PathManager.copy``.
 
-    fairseq writes one checkpoint atomically and copies it to checkpoint_last.pt; killed while copying, it would leave a
-    file from which training cannot resume.
+    fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. Killed while copying, it would
+    leave a file from which training cannot resume.
     """
     partial = f"{dst_path}.partial"
     shutil.copyfile(src_path, partial)
@@ -99,12 +99,12 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """The file of ``--replace-unk FILE``, or nothing if the option is bare: fairseq's value is then "@@ "."""
+    """The file of ``--replace-unk FILE``; empty if the option was given without one, for which fairseq puts "@@ "."""
     return "" if replace_unk == "@@ " else replace_unk
 
 
 def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """fairseq's ``load_align_dict``, with which a bare ``--replace-unk`` works."""
+    """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` works without a file."""
 
     @functools.wraps(load_align_dict)
     def load(replace_unk: Any) -> Any:
@@ -118,11 +118,11 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """fairseq's thread that reads batches ahead, ended before the interpreter ends.
+    """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
 
-    fairseq leaves it running. When training stops in the middle of an epoch and the thread happens to be inside torch,
-    the process aborts ("terminate called without an active exception") after all work is done, with an exit code that
-    says it failed.
+    fairseq leaves it running. When training stops in the middle of an epoch while the thread is inside torch, the
+    process aborts ("terminate called without an active exception") after all work is done, and its exit code says that
+    it failed.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -130,7 +130,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
         _loaders.add(self)
 
     def end(self, seconds: float) -> None:
-        """Let the thread finish its batch and stop."""
+        """Let the thread finish its batch and stop; wait at most so many seconds."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
         while self.is_alive() and time.monotonic() < deadline:
@@ -146,7 +146,10 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Make checkpoints load safely and be copied atomically, training end cleanly, --replace-unk work. Idempotent."""
+    """Patch fairseq: safe loading and atomic copies of checkpoints, a clean end of training, bare --replace-unk.
+
+    May be called again.
+    """
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
         checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
@@ -160,15 +163,15 @@ def install() -> None:
 
 
 def backward_pass() -> int:
-    """Number of the backward pass that is running, which no other has; torch has no public name for it."""
+    """The number of the backward pass that is running, unique in this process; torch has no public name for it."""
     return torch._C._current_graph_task_id()
 
 
 @functools.lru_cache(maxsize=None)
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Whether this torch and processor multiply by weights laid out in advance, in ``dtype``, and agree with torch.
+    """Whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
 
-    These are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
+    They are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
     before they are relied on; without them generation uses torch's plain products.
     """
     if dtype == torch.bfloat16 and not _has_fast_bfloat16():
@@ -184,7 +187,7 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_fast_bfloat16() -> bool:
-    """Processors without bfloat16 instructions emulate them, which is slower than float32."""
+    """Whether the processor has bfloat16 instructions; emulating them is slower than float32."""
     names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, bool)() for name in names)
 

@@ -1,4 +1,4 @@
-"""The criterion ``summarization_nll``: likelihood, label smoothing, coverage loss and the supervised switch."""
+"""The criterion ``summarization_nll``: negative log-likelihood, label smoothing, coverage loss, supervised switch."""
 
 import math
 from dataclasses import dataclass, field
@@ -19,10 +19,11 @@ from .vocabulary.candidates import Candidates
 from .vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
+"""A larger loss of one word means that the word has no column and so no probability."""
 
 
 class NonFiniteLossError(RuntimeError):
-    """The loss of a sample is not a number or infinite."""
+    """The loss of a pair is infinite or not a number."""
 
 
 @dataclass
@@ -30,18 +31,18 @@ class SummarizationNLLConfig(FairseqDataclass):
     """Options of ``--criterion summarization_nll``."""
 
     label_smoothing: float = field(
-        default=0.0, metadata={"help": "probability given to all words that can be produced, in equal parts"}
+        default=0.0, metadata={"help": "probability mass spread evenly over all words that can be produced"}
     )
     coverage_loss: float = field(
         default=0.0,
-        metadata={"help": "weight (lambda) of the coverage loss, which grows where the same words are attended again"},
+        metadata={"help": "weight (lambda) of the coverage loss, which penalises attending to the same words again"},
     )
     coverage_loss_start: int = field(
         default=0,
-        metadata={"help": "update with which the coverage loss begins; begun at once, training may not converge"},
+        metadata={"help": "first update with the coverage loss; from update 0, training may not converge"},
     )
     coverage_loss_ramp: int = field(
-        default=0, metadata={"help": "updates in which the coverage loss then grows to its full weight"}
+        default=0, metadata={"help": "number of updates over which the coverage loss then grows to its full weight"}
     )
     switch_loss: float = field(
         default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
@@ -65,11 +66,11 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
 class SummarizationNLL(FairseqCriterion):
-    """Negative log-likelihood of the summaries, with or without a pointer.
+    """Negative log-likelihood of the summaries, for models with and without a pointer.
 
     Raises:
         ValueError: an option has an impossible value.
-        NonFiniteLossError: at the first loss that is not finite.
+        NonFiniteLossError: the loss of a batch is not finite.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class SummarizationNLL(FairseqCriterion):
         self._updates = 0
 
     def set_num_updates(self, updates: int) -> None:
-        """Called by the task before every step."""
+        """Tell which update comes next; called by the task before every step."""
         self._updates = updates
 
     def coverage_weight_now(self) -> float:
@@ -116,9 +117,9 @@ class SummarizationNLL(FairseqCriterion):
         return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch, the number of words or summaries to divide it by, and what to log.
+        """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The coverage term counts in training alone, so that validation losses compare across its start.
+        The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
         logits, extra = model(**sample["net_input"])
         vocabulary: OutputVocabulary = extra.get("vocabulary", self.plain_vocabulary)
@@ -153,31 +154,39 @@ class SummarizationNLL(FairseqCriterion):
     def _likelihood(
         self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
-        """Negative log-likelihood (N, T), what to minimise (N, T), and figures to log, each (N, T)."""
+        """The likelihood of each target word.
+
+        Args:
+            logits: (N, T, C). target: (N, T), columns. candidates: the words of the softmax, if not all V.
+
+        Returns:
+            negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
+        """
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        # how many words can be produced: a number, or with candidates one for each row (N, 1)
-        total = log_vocab.new_zeros(target.shape)
+        # for label smoothing: how many words the softmax can produce, one number or (N, 1), and the sum of their
+        # log-probabilities (N, T)
         count: Any = log_vocab.shape[2] - len(self.specials)
-        listed = log_vocab
+        producible = log_vocab
         if candidates is not None and candidates.allowed is not None:
             count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
-            listed = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+        total = log_vocab.new_zeros(target.shape)
         if self.label_smoothing:
-            total = listed.sum(dim=2) - listed[:, :, self.specials].sum(dim=2)
+            total = producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2)
         if pointer is None:
             nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
             return nll, self._smoothed(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
             word, decision, point = pointer.supervised_log_probs(log_vocab, target)
-            smooth = torch.where(point, -word, -total / count)  # there is nothing to smooth over when pointing
+            smooth = torch.where(point, -word, -total / count)  # smoothing is over generated words only
             loss = self._smoothed(-word, smooth) - self.switch_weight * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.target_log_probs(log_vocab, target)
         smooth = log_prob
         if self.label_smoothing:
-            total, count_of_row = pointer.sum_of_log_probs(log_vocab, total, count)
-            smooth = total / count_of_row
+            total, count = pointer.sum_of_log_probs(log_vocab, total, count)
+            smooth = total / count
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
@@ -185,8 +194,8 @@ class SummarizationNLL(FairseqCriterion):
 
     @staticmethod
     def _check(loss: Tensor, sample: Dict[str, Any]) -> None:
-        """Refuse to go on with a loss (N, T) that is not finite, or that no word can have which can be produced."""
-        if loss.detach().sum().abs() < LARGEST_LOSS:  # not so if it is not a number
+        """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column."""
+        if loss.detach().sum().abs() < LARGEST_LOSS:  # False for NaN
             return
         rows = (~(loss.detach().abs() < LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
         ids = sample["id"].tolist() if "id" in sample else rows
@@ -194,13 +203,14 @@ class SummarizationNLL(FairseqCriterion):
         which = which or "their sum overflows"
         raise NonFiniteLossError(
             f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
-            "The last checkpoint is from before. Lower --lr, lengthen --warmup-updates or lower --clip-norm and start "
-            "again from it; with --fp16 try --bf16; if the same pairs come up again, look at their text"
+            "The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
+            "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
+            "their text"
         )
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Sum over batches and workers, then divide, per word and per summary; losses are in bits, as fairseq's."""
+        """Add up the figures of all batches and workers, and log them per word and per summary; losses are in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,9 +1,9 @@
-"""Optimisers whose step costs what the batch's words cost, however long the dictionary is.
+"""Lazy optimisers: a step takes time for the words of the batch, however many words the dictionary has.
 
-A table of word vectors has a gradient in the rows of a batch's words alone. fairseq's Adam, Adadelta and Adagrad go
-through the whole table all the same: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
-``lazy_adagrad`` are those optimisers on the rows that have a gradient; the moments of other rows stay as they are until
-their words come up again, and weight decay waits as well.
+Only the rows of a batch's words have a gradient in a table of word vectors. fairseq's Adam, Adadelta and Adagrad go
+through the whole table nevertheless: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
+``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient. The moments of other rows stay as
+they are until their words come up again, and weight decay waits as well.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from .vocabulary.embedding import is_lookup_table, set_sparse_gradient, wants_sp
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Inside, the optimiser holds each table with a sparse gradient as a small one of the rows that have a gradient.
+    """Inside, the optimiser sees each table with a sparse gradient as a small table of the rows that have a gradient.
 
-    Afterwards rows and their states (every tensor of a state that is as long as the table) are put back. Works for
-    every optimiser that treats each row by itself.
+    Afterwards the rows and their states (every tensor of a state that is as long as the table) are written back. Works
+    for every optimiser that treats each row by itself.
     """
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
     for group in optimizer.param_groups:
@@ -51,7 +51,7 @@ def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """A state with ``function`` applied to its tensors that have ``length`` rows."""
+    """A parameter's state with ``function`` applied to the tensors that have ``length`` rows."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -59,7 +59,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the states of some rows into those of the table; states begin at zero, as in all optimisers here."""
+    """Write the states of some rows into the state of the table, which begins at zero, as in all optimisers here."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -71,10 +71,10 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """To be inherited before one of fairseq's optimisers.
+    """A mixin for fairseq's optimisers, inherited before one of them, that makes it lazy.
 
-    With several processes gradients are dense, because fairseq sums those among them, and in half precision, in which
-    torch cannot add up sparse ones everywhere; the result is then the plain optimiser's.
+    Gradients are dense with several processes, because fairseq sums dense ones over them, and in half precision, where
+    torch cannot add up sparse ones on every device. The optimiser then does what the plain one does.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -94,7 +94,7 @@ class LazyRows(FairseqOptimizer):
         )
 
     def multiply_grads(self, c: Any) -> None:
-        """Multiply gradients by a number; fairseq's leaves sparse ones as they are."""
+        """Multiply all gradients by ``c``; fairseq's version skips sparse ones."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 # coalesced: a word that occurs twice has one gradient, the sum
@@ -103,7 +103,7 @@ class LazyRows(FairseqOptimizer):
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """As fairseq's, over the rows that have a gradient."""
+        """Clip as fairseq does, by the norm over the rows that have a gradient; returns the norm."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -119,7 +119,7 @@ class LazyRows(FairseqOptimizer):
         return norm
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
-        """One step of the rows that have a gradient."""
+        """Update the rows that have a gradient."""
         with touched_rows(self.optimizer):
             super().step(closure, scale, groups)
 
@@ -136,7 +136,7 @@ class LazyAdadelta(LazyRows, Adadelta):
 
 @register_optimizer("lazy_adagrad")
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad on the rows that have a gradient: the same as Adagrad, whose other rows would not move.
+    """fairseq's Adagrad on the rows that have a gradient, with the same result: Adagrad does not move other rows.
 
     ``--initial-accumulator`` is where the sums of squared gradients begin (See et al. 2017: 0.1).
     """

@@ -1,4 +1,4 @@
-"""The task ``summarization``: dictionaries, truncated data, and what checkpoints remember of both."""
+"""The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
 
 import contextlib
 import filecmp
@@ -26,15 +26,16 @@ from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_w
 logger = logging.getLogger(__name__)
 
 UNKNOWN_CHECKED = 2000
-"""Documents of a split that are looked through for unknown words."""
+"""How many documents of a split are searched for unknown words."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Share of unknown words that training data for a pointer may have: subwords leave a few, whole words many more."""
+"""Largest share of unknown words in training data for a pointer. Subwords leave a few; a dictionary without copy tail
+leaves many more."""
 
 
 @contextlib.contextmanager
 def _mixing(models: List[Any]) -> Iterator[None]:
-    """Switching pointers mix inside: what they would not have decided for has a likelihood all the same."""
+    """Inside, switch pointers mix instead of deciding, so that every reference has a probability."""
     pointers = [pointer for pointer in map(pointer_of, models) if pointer is not None]
     for pointer in pointers:
         pointer.decides = False
@@ -47,10 +48,10 @@ def _mixing(models: List[Any]) -> Iterator[None]:
 
 @register_task("summarization", dataclass=SummarizationConfig)
 class SummarizationTask(FactoredTask, FairseqTask):
-    """Summarise documents.
+    """fairseq's task for summarising documents.
 
-    The checkpoint remembers the truncation lengths and the dictionaries' fingerprints, so that generation reads as much
-    of a document as training did and refuses another dictionary.
+    Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
+    much of a document as training did, and refuses another dictionary.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -99,7 +100,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
                 name = os.path.basename(path)
                 raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # a word that is in no file can be copied, too
+        src_dict.grows = True  # so that a word that is in no file can be copied, too
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
@@ -113,7 +114,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the model, and remember whether it copies."""
+        """Build the model, and remember its kind of pointer, its candidates and its source factors."""
         model = super().build_model(cfg, *args, **kwargs)
         pointer = pointer_of(model)
         self._pointer = self._pointer if pointer is None else pointer.kind
@@ -123,14 +124,14 @@ class SummarizationTask(FactoredTask, FairseqTask):
 
     @property
     def is_loading(self) -> bool:
-        """Whether a checkpoint is being loaded and no new model trained."""
+        """Whether a checkpoint is being loaded, and no new model is trained."""
         return self._trained is not None
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the criterion.
 
         Raises:
-            ValueError: it would smooth over words which the model cannot produce, or not teach the switch.
+            ValueError: it does not teach the model's switch, or smooths over words that the model cannot produce.
         """
         name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
         if self._pointer == "switch" and str(name) != "summarization_nll":
@@ -152,7 +153,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
     ) -> Any:
-        """One step; tells the criterion which update it is."""
+        """One training step; tells the criterion which update it is."""
         if self._rouge is not None:
             self._rouge.forget()
         if hasattr(criterion, "set_num_updates"):
@@ -160,14 +161,14 @@ class SummarizationTask(FactoredTask, FairseqTask):
         return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """Loss of a batch, and with ``--eval-rouge`` the scores of its summaries."""
+        """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries."""
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
         if self._rouge is not None:
             logging_output.update(self._rouge.score(sample, model))
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """As fairseq's, and ROUGE if it was computed."""
+        """As fairseq's, with ROUGE if it was computed."""
         super().reduce_metrics(logging_outputs, criterion)
         ValidationRouge.reduce_metrics(logging_outputs)
 
@@ -222,16 +223,17 @@ class SummarizationTask(FactoredTask, FairseqTask):
         )
 
     def _check_unknown(self, split: str, documents: Any) -> None:
-        """Say how much of a split's documents a pointer cannot copy, as it was unknown when the data was made.
+        """Warn of words that a pointer cannot copy because they were unknown when the data was made.
 
         Raises:
-            ValueError: a good part of the training words, because the dictionary has no copy tail at all.
+            ValueError: more than UNKNOWN_ALLOWED of the training words are unknown, and the dictionary has no copy
+                tail.
         """
         if self._pointer == "none":
             return
-        looked_at = [documents[number] for number in range(min(len(documents), UNKNOWN_CHECKED))]
-        words = sum(len(document) for document in looked_at)
-        unknown = sum(int((document == self.src_dict.unk()).sum()) for document in looked_at)
+        checked = [documents[number] for number in range(min(len(documents), UNKNOWN_CHECKED))]
+        words = sum(len(document) for document in checked)
+        unknown = sum(int((document == self.src_dict.unk()).sum()) for document in checked)
         if not unknown:
             return
         found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {self.src_dict.unk_word}"
@@ -322,7 +324,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate; a document without a token gets an empty summary, and a warning says how many there were."""
+        """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
         if isinstance(generator, SequenceScorer):
             return self._score(generator, models, sample)
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
@@ -337,7 +339,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         return hypotheses
 
     def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
-        """Score the references (--score-reference), which fairseq's scorer would look up by the dictionary's ids."""
+        """Score the references (--score-reference); fairseq's scorer is given them as extended ids."""
         references = sample["target"]
         target = references
         if decoder_capabilities(models[0]).has_output_vocabulary:
@@ -364,7 +366,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """What a checkpoint remembers: truncation lengths and dictionary fingerprints."""
+        """What is stored in a checkpoint: truncation lengths and dictionary fingerprints."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,

@@ -1,4 +1,4 @@
-"""Source factors: a value for each word of a document, such as its part of speech, binarised beside the words.
+"""Source factors: a value for each word of a document, such as its part of speech, stored beside the binarised words.
 
 DATA/factors.json                        {"factors": ["pos", "ner", "tf", "idf"]}
 DATA/dict.factor-NAME.txt                fairseq's dictionary of the values
@@ -22,10 +22,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """The dictionary of each factor that a data directory has, by its name; none if there is no factors.json.
+    """Read the dictionary of each factor in a data directory: name -> dictionary; empty without factors.json.
 
     Raises:
-        ValueError: factors.json does not say what it should.
+        ValueError: factors.json is malformed.
         FileNotFoundError: a dictionary is missing.
     """
     path = os.path.join(directory, FILE)
@@ -49,14 +49,14 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
-    """The values of one factor for a split.
+    """Load the values of one factor for a split.
 
     Args:
-        sizes: of the documents, with the end symbol, which the values must have too.
+        sizes: lengths of the documents with the end symbol; the values must be as many.
 
     Raises:
         FileNotFoundError: the split has no such file.
-        ValueError: the file does not belong to these documents.
+        ValueError: the file belongs to other documents.
     """
     path = os.path.join(directory, f"{split}.factor-{name}")
     values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
@@ -80,7 +80,7 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
 
 
 class FactoredPairs(LanguagePairDataset):
-    """fairseq's pairs, with the values of their documents' factors.
+    """fairseq's pairs of texts, with the factors of the documents.
 
     Attributes:
         factors: a dataset of values for each factor, one for each token of a document; empty: there are none.
@@ -108,7 +108,7 @@ class FactoredPairs(LanguagePairDataset):
 
 
 class FactoredTask:
-    """To be inherited before fairseq's task: the factors of its data, and those that its models read."""
+    """A mixin for a fairseq task: loads the factors of its data that its models read."""
 
     cfg: Any
     _factors: Tuple[str, ...] = ()
@@ -127,19 +127,19 @@ class FactoredTask:
         self._dictionaries = dictionaries
 
     def read_factors(self, names: Tuple[str, ...]) -> None:
-        """Have batches with the factors that a model reads, in its order."""
+        """Give batches the factors that a model reads, in its order."""
         if self._factors and names and names != self._factors:
             raise ValueError(f"the models of an ensemble read different factors: {self._factors} and {names}")
         self._factors = self._factors or names
 
     def load_factors(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
-        """The values of those factors; see :func:`load_factor`."""
+        """Load the values of the factors that the models read; see :func:`load_factor`."""
         return {
             name: load_factor(directory, split, name, self.factor_dictionaries[name], sizes) for name in self._factors
         }
 
     def refuse_plain_words(self) -> None:
-        """Words alone were given."""
+        """Raise ValueError if a model reads factors, where only words were given."""
         if self._factors:
             raise ValueError(
                 f"the model reads source factors ({', '.join(self._factors)}; --source-factors), and words alone were "
@@ -147,11 +147,11 @@ class FactoredTask:
             )
 
     def factor_fingerprints(self) -> Dict[str, str]:
-        """What a checkpoint remembers of the factors' dictionaries."""
+        """Fingerprints of the factors' dictionaries, for the checkpoint."""
         return {name: fingerprint(self.factor_dictionaries[name]) for name in self._factors}
 
     def check_factors(self, trained: Dict[str, str]) -> None:
-        """Refuse other dictionaries than those of a checkpoint, from its :meth:`factor_fingerprints`."""
+        """Raise ValueError if a dictionary is not the checkpoint's; ``trained`` are its :meth:`factor_fingerprints`."""
         for name, words in trained.items():
             if name in self.factor_dictionaries and fingerprint(self.factor_dictionaries[name]) != words:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Document / summary pairs, truncated in one place."""
+"""Pairs of document and summary: truncated here, and nowhere else."""
 
 import logging
 from typing import Any, Dict, List, Optional, Sequence, Union
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def truncate(tokens: Tensor, limit: int, eos: int) -> Tensor:
-    """The first ``limit`` tokens of a text (int tensor (T,)) and then the end symbol, whether it was there or not."""
+    """The first ``limit`` tokens of a text (int tensor (T,)), followed by the end symbol even if it had none."""
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     return torch.cat([text[:limit], tokens.new_tensor([eos])])
 
@@ -47,11 +47,11 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """The words of a raw dataset (``--dataset-impl raw``), cut like the ids."""
+        """The text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log how much was cut, if anything was."""
+        """Log how much was cut off, if anything was; ``what`` names the texts."""
         if self.texts_cut:
             share = self.tokens_cut / max(self.tokens, 1)
             logger.info(
@@ -61,18 +61,18 @@ class TruncatedDataset(BaseWrapperDataset):
 
 
 class SummarizationDataset(FactoredPairs):
-    """Pairs of document and summary, both truncated; training, validation, generation and interactive use it.
+    """Truncated pairs of document and summary, for training, validation, generation and interactive use.
 
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
         name: what to call the texts in the log, "train" say.
-        factors: values for each token of the documents, by the factors' names; truncated and padded like them.
-        sort_within: in training, sort only so many documents at a time by length, shuffled anew for every epoch; 0:
-            sort all, as fairseq does.
-        references: of the first so many pairs, batches also hold the whole summaries: "references", one (T,) each, or
-            None.
-        kwargs: passed on.
+        factors: by name, a value for each token of the documents; truncated and padded like them.
+        sort_within: in training, shuffle for every epoch and sort so many documents at a time by length; 0: sort all
+            once, as fairseq does.
+        references: for the first so many pairs, batches also hold the untruncated summaries as "references", a list of
+            (T,); None stands for the other pairs.
+        kwargs: passed to ``LanguagePairDataset``.
 
     Raises:
         ValueError: there are not as many summaries as documents.
@@ -121,7 +121,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Whether an epoch may have the batches of the one before."""
+        """Whether an epoch may use the batches of the epoch before."""
         return not self._sorts_in_parts
 
     @property
@@ -129,21 +129,21 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before the batches of an epoch are made."""
+        """Tell which epoch comes next; fairseq calls it before it makes the epoch's batches."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
-        """The order of which batches are cut: by length, or in another order every epoch and by length in parts."""
+        """The order in which documents are put into batches: by length, or shuffled and then sorted in parts."""
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # fairseq seeds numpy with --seed before it calls this, and does not count epochs in
+        # fairseq seeds numpy with --seed, the same for all epochs, before it calls this
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """As fairseq's, with "references" if they are wanted."""
+        """As fairseq's, with "references" if any were asked for."""
         batch = super().collater(samples, pad_to_length)
         if self.references and batch and self.tgt is not None:
             numbers = batch["id"].tolist()
@@ -157,10 +157,10 @@ class SummarizationDataset(FactoredPairs):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> List[np.ndarray]:
-        """Batches in the order of ``indices``, all of them.
+        """Batches of all documents, in the order of ``indices``.
 
-        fairseq drops the last batch, the longest documents, when its size is not a multiple of
-        ``--required-batch-size-multiple`` (8 by default): in training, validation and generation, without a word.
+        fairseq silently drops the last batch, the longest documents, when its size is not a multiple of
+        ``--required-batch-size-multiple`` (8 by default): in training, validation and generation.
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

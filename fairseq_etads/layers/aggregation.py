@@ -1,4 +1,4 @@
-"""From the encoder's states to what the decoder reads: aggregation of earlier layers, and a gate on every state.
+"""What happens to the encoder's states before the decoder attends to them: aggregation of earlier layers, and a gate.
 
 Tensors are S x B x d_m, as everywhere in fairseq's Transformer.
 """
@@ -13,9 +13,9 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
 class Aggregation(nn.Module):
-    """The last encoder states seen again through those of earlier layers (Aggregation Transformer, section 3.4).
+    """Combines the states of the last encoder layer with those of earlier ones (Aggregation Transformer, section 3.4).
 
-    With h^l the states of encoder layer l of N and the L = ``layers`` layers before the last one as history::
+    With h^l the states of encoder layer l of N, the history are the L = ``layers`` layers before the last one::
 
         add:   h^N + h^(N-L) + ... + h^(N-1)
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
@@ -40,12 +40,12 @@ class Aggregation(nn.Module):
         )
 
     def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Aggregate.
+        """Aggregate the encoder's states.
 
         Args:
             history: the states of the L layers before the last one, first layer first, each (S, B, d_m).
-            states: those of the last layer, h^N.
-            padding_mask: (B, S), True at padding; None: there is none.
+            states: those of the last layer, h^N (S, B, d_m).
+            padding_mask: (B, S), True at padding; None: nothing is padded.
 
         Returns:
             (S, B, d_m)
@@ -53,19 +53,19 @@ class Aggregation(nn.Module):
         if self.kind == "add":
             return torch.stack([states, *history]).sum(dim=0)
         if self.projection is not None:
-            query, read = self.projection(torch.cat([*history], dim=-1)), [states]
+            query, attended = self.projection(torch.cat([*history], dim=-1)), [states]
         else:
-            query, read = history[0], [*history[1:], states]
-        for attention, memory in zip(self.attentions, read):
+            query, attended = history[0], [*history[1:], states]
+        for attention, memory in zip(self.attentions, attended):
             query, _ = attention(query, memory, memory, key_padding_mask=padding_mask, need_weights=False)
-        return query
+        return query  # (S, B, d_m)
 
 
 class EncoderGate(nn.Module):
-    """How much of each state reaches the decoder, in view of the whole document (Gated ES-Trans, eq. 4 and 5).
+    """A gate that lets a part of each encoder state through to the decoder (Gated ES-Trans, eq. 4 and 5).
 
     h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b), where s is the state of the document's last real token, the
-    end symbol. W_g is held as its two halves, so that the one for s is applied once a document.
+    end symbol, and stands for the whole document. W_g is stored as two halves; that for s is applied once a document.
     """
 
     def __init__(self, embed_dim: int):
@@ -80,9 +80,10 @@ class EncoderGate(nn.Module):
 
 
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-    """The state of each document's last token that is not padding, on whichever side that is.
+    """The state of each document's last token that is not padding; padding may be on either side.
 
-    states (S, B, d_m), padding_mask (B, S) or None -> (B, d_m). Of a row of padding alone it is the first.
+    states (S, B, d_m), padding_mask (B, S), True at padding, or None -> (B, d_m). If a row is all padding, it is the
+    first state.
     """
     if padding_mask is None:
         return states[-1]

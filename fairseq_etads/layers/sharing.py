@@ -1,8 +1,8 @@
-"""Decoder layers that use the encoder's parameters (encoder-sharing Transformer, section 3.4), in memory and on disk.
+"""Sharing of parameters between encoder and decoder layers (encoder-sharing Transformer, section 3.4).
 
-The encoder is a part of the decoder: decoder layer l is encoder layer l with a causal mask and a bridge attention of
-its own between the two sublayers. A sublayer is shared with its norm. The tensors are the same objects, so the
-optimiser, the parameter count and ``half()`` see them once; checkpoints hold them once, under the encoder's name.
+Decoder layer l is encoder layer l with a causal mask, and a bridge attention of its own between the two sublayers. A
+sublayer is shared with its layer norm. The shared tensors are the same objects, so the optimiser, the parameter count
+and ``half()`` see them once, and checkpoints store them once, under the encoder's name.
 """
 
 from typing import Any, Dict
@@ -18,10 +18,10 @@ SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
     """Let the decoder layer use the encoder layer's self-attention and feed-forward sublayers.
 
-    Focus-attention is the projections and a network for its scope; the network stays the encoder's own.
+    Of focus-attention the projections are shared; the network that predicts centre and scope stays the encoder's own.
 
     Raises:
-        ValueError: a wrapper holds the layers, which keeps parameters in a form of its own.
+        ValueError: the layers are wrapped by fully_sharded, which stores parameters in another form.
     """
     if not isinstance(encoder_layer, TransformerEncoderLayerBase):
         raise ValueError(
@@ -35,7 +35,7 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
 
 
 def shared_names(model: nn.Module) -> Dict[str, str]:
-    """Names of the decoder layers' parameters that are an encoder layer's, and the encoder's names for them."""
+    """The shared parameters: their names in the decoder -> their names in the encoder."""
     originals: Dict[int, str] = {}
     shared = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -47,16 +47,16 @@ def shared_names(model: nn.Module) -> Dict[str, str]:
 
 
 def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
-    """Hook of ``state_dict``: without it moving a checkpoint from a GPU would make two copies of shared tensors."""
+    """Hook of ``state_dict``: store shared tensors once; a checkpoint moved from a GPU would hold two copies."""
     for name in shared_names(model):
         state_dict.pop(prefix + name, None)
 
 
 def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
-    """Hook of ``load_state_dict``: shared weights under both of their names.
+    """Hook of ``load_state_dict``: give shared weights both of their names.
 
     Raises:
-        ValueError: the checkpoint was trained with sharing and the model is without, or the other way round.
+        ValueError: the checkpoint was trained with sharing and the model is built without, or the other way round.
     """
     shared = shared_names(model)
     for name, original in shared.items():

@@ -32,12 +32,13 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def _dropout_p(module: MultiheadAttention) -> float:
-    """Dropout of the attention weights: in training, and in inference if --retain-dropout asks for it."""
+    """Dropout probability of the attention weights now: 0 in evaluation, unless --retain-dropout keeps it on."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 
 
 def _refuse(module: nn.Module, **unsupported: Any) -> None:
+    """Raise NotImplementedError if one of the arguments is set."""
     for name, value in unsupported.items():
         if value is not None and value is not False:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
@@ -167,7 +168,7 @@ class BridgeAttention(MultiheadAttention):
                 keys. key: encoder states (S, B, d_enc), also used as value; after the first cached step they are not
                 looked at again.
             key_padding_mask: (B, S), True at padding.
-            incremental_state: caches the projected keys, values and gate keys of the document.
+            incremental_state: caches the document's projected keys, values and gate keys.
             need_weights: also return the softmax (before the gate), averaged over heads: (B * beam, T, S).
             need_head_weights: return it for each head: (H, B * beam, T, S).
         """
@@ -180,7 +181,8 @@ class BridgeAttention(MultiheadAttention):
         q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
         dropout_p = _dropout_p(self)
         stepwise = isinstance(incremental_state, BeamState)
-        # fairseq's layers ask for the mean in all layers, but use only what the last one returns for each head
+        # fairseq's layers always ask for the mean over heads; the search uses the last layer's weights alone, which are
+        # asked for by head
         need_weights = need_head_weights or (need_weights and not stepwise)
 
         weights: Optional[Tensor] = None
@@ -244,11 +246,11 @@ class BridgeAttention(MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Ignored. fairseq would from then on read every beam_size-th document, in training too."""
+        """Ignored: fairseq's version would from then on read every beam_size-th document, in training too."""
 
 
 class SummaryAttention(MultiheadAttention):
-    """Decoder self-attention: fairseq's, but with a :class:`BeamState` it looks at the past in place."""
+    """Decoder self-attention: fairseq's; given a :class:`BeamState`, it reads the cached steps without copying them."""
 
     def forward(
         self,

@@ -23,8 +23,8 @@ class SummarizationModel:
         preset = getattr(cls, "__dataclass")()  # set by register_model; cls.__dataclass would be mangled
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
-                # fairseq would offer --share-all-embeddings, where it is on, as the switch that turns it *off*. What
-                # one preset has on, another has off: every switch has a twin in every preset.
+                # Where a switch is on by default, fairseq would make the plain flag turn it *off*. Presets differ in
+                # what is on, so every switch gets --option and --no-option in every preset.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
@@ -38,7 +38,7 @@ class SummarizationModel:
 def preset_dataclass(
     name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
 ) -> type:
-    """The dataclass of a preset's options.
+    """Make the dataclass of a preset's options.
 
     Args:
         options: name, type, default and metadata of each. changes: other defaults, by name. module: of the dataclass.
@@ -54,15 +54,15 @@ def preset_dataclass(
 
 
 def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
-    """Make each preset an --arch; ``config(name, **changes)`` gives its options."""
+    """Register each preset as an --arch; ``config(name, **changes)`` makes the dataclass of its options."""
     for name, changes in presets.items():
-        # a class of its own for each preset, because fairseq keeps the options' dataclass on the class
+        # a class for each preset, because fairseq stores the options' dataclass on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Refuse an option that needs one dictionary for both sides where there are two."""
+    """Raise ValueError if the data has two dictionaries, where ``option`` needs one for both sides."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
             f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
@@ -71,10 +71,10 @@ def check_one_dictionary(option: str, task: Any) -> None:
 
 
 def check_words(state_dict: Any, side: str, part: Any) -> None:
-    """Refuse weights of another dictionary.
+    """Raise ValueError if weights are of a model with another number of known words.
 
     Args:
-        state_dict: of a model. side: "source" or "target". part: the encoder or decoder that they are for.
+        state_dict: a model's weights. side: "source" or "target". part: the encoder or decoder to load them into.
     """
     name = "encoder" if side == "source" else "decoder"
     words = state_dict.get(f"{name}.embed_tokens.weight")

@@ -1,7 +1,7 @@
-"""One composable recurrent family for summarisation (Nallapati et al. 2016; See et al. 2017): options, presets, model.
+"""The recurrent family (Nallapati et al. 2016; See et al. 2017): one model, its options and its presets.
 
-A bidirectional GRU reads the document, a GRU with additive attention writes the summary; every mechanism is a field of
-:class:`RecurrentConfig`, a named architecture a preset that changes defaults.
+A bidirectional GRU reads the document, and a GRU with additive attention writes the summary. Every mechanism is a field
+of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
 """
 
 from argparse import Namespace
@@ -27,8 +27,8 @@ FACTOR_DIM = 16
 """Width of a factor's vectors where --source-factors gives none."""
 
 INITIAL_STD = 0.25
-"""Of word vectors and of the output layer. With the uniform ±0.1 of fairseq's recurrent models a model of width 100
-knows no more than the frequencies of words for hundreds of steps (docs/recurrent.md)."""
+"""Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
+model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/recurrent.md)."""
 
 
 @dataclass
@@ -72,14 +72,15 @@ class RecurrentConfig(FairseqDataclass):
         },
     )
     coverage: bool = field(
-        default=False, metadata={"help": "attention knows what it has attended to (See et al. 2017)"}
+        default=False, metadata={"help": "tell the attention what it has attended to before (See et al. 2017)"}
     )
     temporal_attention: bool = field(
-        default=False, metadata={"help": "divide attention by what the same word has had in earlier steps"}
+        default=False,
+        metadata={"help": "divide the attention to a word by what it got in earlier steps (Nallapati et al. 2016)"},
     )
     hierarchical_attention: bool = field(
         default=False,
-        metadata={"help": f'attend to sentences, too; in the documents "{SENTENCE_MARK}" ends each of them'},
+        metadata={"help": f'attend to sentences, too; "{SENTENCE_MARK}" must end each sentence of a document'},
     )
     source_factors: str = field(
         default="none",
@@ -158,7 +159,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int
 
 
 def _check(cfg: RecurrentConfig, task: Any) -> None:
-    """Refuse options that make no sense alone or together."""
+    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
     for option in ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim"):
         _at_least(cfg, option, 1)
     for option in ("decoder_hidden_size", "attention_dim"):
@@ -191,7 +192,7 @@ def _at_least(cfg: RecurrentConfig, option: str, least: int) -> None:
 
 
 def _table(dictionary: Dictionary, width: int) -> nn.Embedding:
-    """Word vectors to begin with; padding is 0."""
+    """New word vectors; that of padding is 0."""
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=INITIAL_STD)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -199,7 +200,7 @@ def _table(dictionary: Dictionary, width: int) -> nn.Embedding:
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """For each known word of the documents its id in the summaries' dictionary, or 0; None if there is but one."""
+    """Each known source word's id in the summaries' dictionary, or 0; None if both sides share one dictionary."""
     if source == target:
         return None
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
@@ -245,7 +246,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         return model
 
     def mark_tables(self) -> None:
-        """Tell optimisers which weights are only looked up by rows: not an output layer over all words."""
+        """Tell optimisers which weights are only looked up by rows; an output layer over all words is not."""
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
@@ -255,11 +256,15 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
 
     @property
     def factors(self) -> Any:
-        """Names of the source factors that the model reads, in the order in which it wants them."""
+        """Names of the source factors that the model reads, in the order of its input."""
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights, refusing those of other dictionaries or other factors in words."""
+        """Load weights.
+
+        Raises:
+            ValueError: they were trained with other dictionaries or other source factors.
+        """
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         start, end = "encoder.factors.", ".weight"

@@ -10,7 +10,7 @@ from ..layers.recurrent import BidirectionalGRU, SentenceEncoder, sentence_ids
 from ..vocabulary.output import OutputVocabulary
 
 MAX_POSITIONS = 100_000
-"""There is no limit to what a recurrent network reads; fairseq wants one."""
+"""fairseq wants a limit; a recurrent network has none."""
 
 
 class RecurrentEncoder(FairseqEncoder):
@@ -38,7 +38,7 @@ class RecurrentEncoder(FairseqEncoder):
         width = embed_tokens.embedding_dim + sum(table.embedding_dim for table in factors.values())
         states = 2 * cfg.encoder_hidden_size
         self.gru = BidirectionalGRU(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
-        # the document's part of the attention, once for all steps
+        # computed once, for the attention of all steps
         self.keys = nn.Linear(states, cfg.attention_dim, bias=False)
         self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
         self.sentence_mark = sentence_mark
@@ -49,10 +49,10 @@ class RecurrentEncoder(FairseqEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Read documents.
+        """Encode documents.
 
         Args:
-            src_tokens: (B, S), int64. src_lengths: not looked at. factors: (B, S, F), int64, one column a factor.
+            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column a factor.
 
         Returns:
             lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
@@ -89,7 +89,7 @@ class RecurrentEncoder(FairseqEncoder):
         return torch.cat(parts, dim=2)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """The documents ``new_order`` (N,) of a batch, repeated or not."""
+        """The encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
         reordered: Dict[str, Any] = {}
         for name, value in encoder_out.items():
             if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""One composable Transformer for summarisation: its encoder, its decoder, and one model class for all presets."""
+"""The Transformer family: encoder, decoder, and one model class for all presets."""
 
 import itertools
 from argparse import Namespace
@@ -45,7 +45,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
-        self._layer_numbers = itertools.count()  # fairseq's hook is called once a layer, without the layer's number
+        self._layer_numbers = itertools.count()  # fairseq calls build_encoder_layer without the layer's number
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
         self.aggregation: Optional[Aggregation] = None
@@ -73,10 +73,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """As fairseq's, and the documents themselves for the pointer ("src_tokens").
+        """As fairseq's, with the documents themselves ("src_tokens") for the pointer.
 
-        "encoder_out" is what the decoder reads: aggregated, then gated, if the options say so. What attention has
-        aggregated is about many words at once, so for the pointer there are the "last_states", too.
+        "encoder_out" is what the decoder attends to: the states aggregated, then gated, if the options say so. An
+        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states".
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
@@ -84,7 +84,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         mask = padding_mask if padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
-            if self.layer_norm is not None:  # with --encoder-normalize-before layers leave their states as they are
+            if self.layer_norm is not None:  # with --encoder-normalize-before, layers return unnormalised states
                 history = [self.layer_norm(states) for states in history]
             memory = self.aggregation(history, memory, mask)
         if self.gate is not None:
@@ -94,7 +94,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": out["encoder_out"]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """As fairseq's, and what the pointer needs with it."""
+        """As fairseq's, with what the pointer needs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -170,7 +170,7 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
     def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
         super().__init__(cfg, encoder, decoder)
         if cfg.share_encoder_decoder_layers:
-            for number in range(cfg.encoder.layers):  # iterating over fairseq's list would drop layers (--*-layerdrop)
+            for number in range(cfg.encoder.layers):  # by index: iterating over fairseq's list drops layers (layerdrop)
                 share_sublayers(encoder.layers[number], decoder.layers[number])
         self._register_state_dict_hook(leave_out_shared)
         self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
@@ -203,7 +203,11 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights, refusing those of another dictionary or of other lengths in words."""
+        """Load weights.
+
+        Raises:
+            ValueError: they were trained with another dictionary, or with other truncation lengths.
+        """
         for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
             check_words(state_dict, side, part)
             positions = state_dict.get(f"{name}.embed_positions.weight")

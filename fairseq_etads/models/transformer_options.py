@@ -1,7 +1,7 @@
-"""The options of the composable Transformer, its presets, and what of them does not go together.
+"""The options of the Transformer family, its presets, and checks of combinations that do not work.
 
-The options are fairseq's own ``TransformerConfig``, flattened into a dataclass, and this project's mechanisms. A
-mechanism is a field, a named architecture a preset that changes defaults.
+The options are fairseq's own ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms. A
+mechanism is a field; a named architecture is a preset that changes defaults.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -21,9 +21,11 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """What begins with ``encoder_``: fairseq reads such options into a config of their own."""
+    """Options that begin with ``encoder_``, which fairseq reads into a nested config."""
 
-    gate: bool = field(default=False, metadata={"help": "gate every encoder state in view of the document's last one"})
+    gate: bool = field(
+        default=False, metadata={"help": "gate every encoder state by itself and the document's last state"}
+    )
 
 
 @dataclass
@@ -45,8 +47,8 @@ class SummarizationTransformerConfig(TransformerConfig):
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "let earlier encoder layers into what the decoder reads: add adds their states, proj attends with "
-            "a projection of them, attn attends through them one after the other"
+            "help": "combine earlier encoder layers with the last one: add sums their states, proj attends with a "
+            "projection of them, attn attends to one layer after the other"
         },
     )
     aggregation_layers: int = field(
@@ -58,7 +60,7 @@ class SummarizationTransformerConfig(TransformerConfig):
     )
 
 
-# Options of TransformerConfig without a meaning here: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -79,7 +81,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # unless told otherwise, the decoder is as wide as the encoder and the position tables as long as truncated texts
+    # by default the decoder is as wide as the encoder, and position tables are as long as truncated texts
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -131,7 +133,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Layer numbers, from 0, of a list of layers counted from 1.
+    """Parse a list of layers counted from 1 into layer numbers from 0.
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
@@ -159,7 +161,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Names, types and fields of the configuration with nested ones spelt out: encoder.layers is encoder_layers."""
+    """Name, type and field of every option, nested ones spelt out: encoder.layers is encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -184,10 +186,10 @@ def preset_config(name: str, **changes: Any) -> type:
 
 
 def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Refuse what does not go together, or not with the task's data.
+    """Check that the options fit one another and the task's data.
 
     Raises:
-        ValueError: names the options, their values and what to choose.
+        ValueError: they do not; it names the options, their values and the choices.
     """
     if str(config.pointer) != "none":
         _check_pointer(config, task)
@@ -197,7 +199,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
 
 
 def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
-    """What a pointer cannot work with."""
+    """Raise ValueError for options that a pointer cannot work with."""
     option = f"--pointer {config.pointer}"
     if config.adaptive_softmax_cutoff:
         raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
@@ -205,7 +207,11 @@ def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
 
 
 def position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:
-    """How many positions a side needs, checked against what the options allow."""
+    """How many positions the encoder ("source") or decoder ("target") gets: enough for the task's truncation length.
+
+    Raises:
+        ValueError: the options, or the checkpoint being loaded, allow fewer.
+    """
     needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
     limit: Optional[int] = getattr(config, f"max_{side}_positions") or trained
     part = config.encoder if side == "source" else config.decoder
@@ -218,7 +224,7 @@ def position_limit(config: SummarizationTransformerConfig, task: Any, side: str)
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Layers that are not there, and an option without effect."""
+    """Raise ValueError if --aggregation-layers names layers that do not exist, or has no effect."""
     kind, count, layers = str(config.aggregation), config.aggregation_layers, config.encoder.layers
     if kind == "none":
         if count != 1:
@@ -241,7 +247,7 @@ def _check_aggregation(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_sharing(config: SummarizationTransformerConfig) -> None:
-    """An encoder and a decoder of different shapes."""
+    """Raise ValueError if encoder and decoder differ in shape, so that they cannot share layers."""
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
         encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
         if encoder != decoder:

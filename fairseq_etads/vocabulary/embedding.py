@@ -1,4 +1,4 @@
-"""Word embeddings that read ids beyond the model's vocabulary as the unknown word, and vectors to begin with."""
+"""Word vectors: the embedding layer, pretrained vectors from files, and tables with sparse gradients."""
 
 import logging
 from typing import Optional
@@ -34,7 +34,7 @@ def wants_sparse_gradient(weight: Tensor) -> bool:
 
 
 class VocabularyEmbedding(nn.Embedding):
-    """V word vectors; an id from V on (a word of the copy tail, or a slot of a BatchVocab) reads the unknown word's.
+    """V word vectors; an id from V on (a word of the copy tail, or a slot) gets the vector of the unknown word.
 
     Args:
         weights: an embedding whose table (V, D) and padding index are taken over.
@@ -54,16 +54,16 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Put the vectors of a file into the table's rows, where the dictionary has the word; others stay as they are.
+    """Copy the vectors of a file into the rows of the words that the dictionary knows; other rows stay as they are.
 
     Args:
-        path: word2vec's text format: a line "COUNT WIDTH", which may be missing, then a word and its numbers a line; of
-            a word that comes twice the last counts. None: do nothing.
-        option: the option's name, for errors.
+        path: word2vec's text format: a line "COUNT WIDTH", which may be missing, then a word and its numbers a line. If
+            a word comes twice, the last counts. None: do nothing.
+        option: the option's name, for error messages.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not in that format, or its vectors are not as wide as the table, or it has no word of the
+        ValueError: it is not in that format, its vectors are not as wide as the table, or it has no word of the
             dictionary.
     """
     if path is None:
