@@ -1,10 +1,9 @@
 """The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
 
-import contextlib
 import filecmp
 import logging
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -21,6 +20,7 @@ from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities, pointer_of
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
+from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 logger = logging.getLogger(__name__)
@@ -31,19 +31,6 @@ UNKNOWN_CHECKED = 2000
 UNKNOWN_ALLOWED = 0.002
 """Largest share of unknown words in training data for a pointer. Subwords leave a few; a dictionary without copy tail
 leaves many more."""
-
-
-@contextlib.contextmanager
-def _mixing(models: List[Any]) -> Iterator[None]:
-    """Inside, switch pointers mix instead of deciding, so that every reference has a probability."""
-    pointers = [pointer for pointer in map(pointer_of, models) if pointer is not None]
-    for pointer in pointers:
-        pointer.decides = False
-    try:
-        yield
-    finally:
-        for pointer in pointers:
-            del pointer.decides
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
@@ -326,7 +313,8 @@ class SummarizationTask(FactoredTask, FairseqTask):
     ) -> List[List[Dict[str, Any]]]:
         """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
         if isinstance(generator, SequenceScorer):
-            return self._score(generator, models, sample)
+            score = super().inference_step
+            return score_references(models, sample, self.tgt_dict.pad(), lambda batch: score(generator, models, batch))
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
@@ -337,20 +325,6 @@ class SummarizationTask(FactoredTask, FairseqTask):
             which = f" (numbers {', '.join(str(int(sample['id'][row])) for row in empty)})" if "id" in sample else ""
             logger.warning(f"{len(empty)} empty document(s){which}: their summaries are empty")
         return hypotheses
-
-    def _score(self, scorer: SequenceScorer, models: List[Any], sample: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
-        """Score the references (--score-reference); fairseq's scorer is given them as extended ids."""
-        references = sample["target"]
-        target = references
-        if decoder_capabilities(models[0]).has_output_vocabulary:
-            # as in training; otherwise a reference with one word that is no candidate would have no probability
-            vocabulary = models[0].decoder.output_vocabulary(sample["net_input"]["src_tokens"])
-            target = vocabulary.producible_ids(references)
-        with _mixing(models):
-            scored = super().inference_step(scorer, models, {**sample, "target": target})
-        for hypotheses, reference in zip(scored, references):
-            hypotheses[0]["tokens"] = utils.strip_pad(reference, self.tgt_dict.pad())
-        return scored
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
         """A hypothesis of the end symbol alone, with probability 1."""

@@ -1,0 +1,48 @@
+"""Likelihoods of given summaries (``--score-reference``)."""
+
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List
+
+from fairseq import utils
+
+from ..layers.capabilities import decoder_capabilities, pointer_of
+
+Hypotheses = List[List[Dict[str, Any]]]
+
+
+def score_references(
+    models: List[Any], sample: Dict[str, Any], pad: int, score: Callable[[Dict[str, Any]], Hypotheses]
+) -> Hypotheses:
+    """Score the references of a batch.
+
+    Args:
+        models: an ensemble. sample: a batch with references, "target" (B, T), in ids of the dictionary.
+        pad: id of padding. score: fairseq's scorer, given the batch with "target" as extended ids.
+
+    Returns:
+        the scorer's hypotheses, one a document, with the references' own ids as "tokens".
+    """
+    references = sample["target"]
+    target = references
+    if decoder_capabilities(models[0]).has_output_vocabulary:
+        # as in training; otherwise a reference with one word that is no candidate would have no probability
+        vocabulary = models[0].decoder.output_vocabulary(sample["net_input"]["src_tokens"])
+        target = vocabulary.producible_ids(references)
+    with _mixing_pointers(models):
+        scored = score({**sample, "target": target})
+    for hypotheses, reference in zip(scored, references):
+        hypotheses[0]["tokens"] = utils.strip_pad(reference, pad)
+    return scored
+
+
+@contextlib.contextmanager
+def _mixing_pointers(models: List[Any]) -> Iterator[None]:
+    """Inside, switch pointers mix instead of deciding, so that every reference has a probability."""
+    pointers = [pointer for pointer in map(pointer_of, models) if pointer is not None]
+    for pointer in pointers:
+        pointer.decides = False
+    try:
+        yield
+    finally:
+        for pointer in pointers:
+            del pointer.decides
