@@ -80,10 +80,6 @@ class SummarizationDictionary(Dictionary):
         dictionary.known_words = known
         return dictionary
 
-    @property
-    def has_tail(self) -> bool:
-        return self.known_words < len(self)
-
     def encode_line(
         self,
         line: str,

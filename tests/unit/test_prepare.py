@@ -222,8 +222,8 @@ def test_separate_dictionaries(text, tmp_path):
     out = tmp_path / "out"
     prepare(text, out, "word", 30, True, 1, separate=True, source_size=20, target_size=9)
     source, target = (SummarizationDictionary.load(str(out / "bin" / f"dict.{s}.txt")) for s in ("source", "target"))
-    assert source.known_words == 24 and source.has_tail, "documents keep words to put for <unk>"
-    assert target.known_words == len(target) == 16 and not target.has_tail
+    assert 24 == source.known_words < len(source), "documents keep words to put for <unk>"
+    assert target.known_words == len(target) == 16
     assert "the" in source and "the" not in target
     words = " ".join(lines(out / "tokens" / "test.source")).split()
     assert all(word in source for word in words)
