@@ -177,7 +177,7 @@ def attention_weights(q: Tensor, k: Tensor, key_padding_mask: Optional[Tensor] =
     """
     scores = at_least_float32(torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)))
     if key_padding_mask is not None:
-        scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(key_padding_mask[:, None, None, :], _PADDING_SCORE)
     return torch.softmax(scores, dim=-1)
 
 
