@@ -20,7 +20,7 @@ setup(
     packages=["fairseq_etads", *(f"fairseq_etads.{room}" for room in ROOMS)]
     + ["etads_preprocess", "etads_preprocess.readers"],
     package_dir={"etads_preprocess": "preprocess"},
-    package_data={"etads_preprocess": ["sample/*"]},
+    package_data={"fairseq_etads": ["py.typed"], "etads_preprocess": ["py.typed", "sample/*"]},
     install_requires=[
         # fairseq 0.12.2 cannot be imported on Python 3.11 (mutable dataclass defaults). fairseq-fixed is fairseq's
         # main branch with only those defaults and its dependency pins changed.

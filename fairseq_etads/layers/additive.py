@@ -6,7 +6,7 @@ that is needed, and when all steps have been there, the document's gradient is m
 attention is computed again in the backward pass instead of kept for all steps, (B, S, A) for each of them.
 """
 
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -93,14 +93,14 @@ class _Gathered(torch.autograd.Function):
     """A tensor as it is; its gradient is what ``total`` makes of what the steps have noted."""
 
     @staticmethod
-    def forward(ctx, tensor: Tensor, notes: _Notes, total: Callable[[List[Any]], Tensor]) -> Tensor:
+    def forward(ctx: Any, tensor: Tensor, notes: _Notes, total: Callable[[List[Any]], Tensor]) -> Tensor:
         ctx.notes, ctx.total = notes, total
         ctx.set_materialize_grads(False)
         return tensor.view_as(tensor)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, other: Optional[Tensor]):
+    def backward(ctx: Any, other: Optional[Tensor]) -> Tuple[Optional[Tensor], None, None]:
         noted = ctx.notes.taken()
         if not noted:
             return other, None, None
@@ -123,7 +123,7 @@ class _Read(torch.autograd.Function):
     """weights (B, T, S) times states (B, S, M); notes what :func:`_products` needs."""
 
     @staticmethod
-    def forward(ctx, weights: Tensor, states: Tensor, notes: _Notes) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, states: Tensor, notes: _Notes) -> Tensor:
         weights = weights.to(states.dtype)
         ctx.save_for_backward(weights, states)
         ctx.notes = notes
@@ -131,7 +131,7 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
         if ctx.needs_input_grad[1]:
@@ -144,7 +144,7 @@ class _SigmoidScores(torch.autograd.Function):
     """sigmoid(q_t + k_j [+ c_tj w_c]) · v, in at least float32; adds the keys' gradient to the one note."""
 
     @staticmethod
-    def forward(ctx, notes: _Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
+    def forward(ctx: Any, notes: _Notes, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor) -> Tensor:
         ctx.save_for_backward(query, keys, weight, *coverage)
         ctx.notes = notes
         weight = at_least_float32(weight)
@@ -153,7 +153,7 @@ class _SigmoidScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = at_least_float32(weight), at_least_float32(gradient)
         noted = ctx.notes.of_this_pass()
