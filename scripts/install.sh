@@ -31,9 +31,20 @@ command -v c++ >/dev/null || command -v g++ >/dev/null ||
 
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$python" -m venv "$VENV"; }
 pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
-wanted=$( (cd "$ROOT" && cat setup.py constraints.txt && find fairseq_etads preprocess -type f ! -name '*.pyc' -print0 |
-    sort -z | xargs -0 cat; echo "$extras") | "$VENV/bin/python" -c 'import hashlib, sys
-print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())')
+
+# from a copy: a build leaves folders where it runs, and would find what an earlier one left
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+tar -C "$ROOT" --exclude=__pycache__ -cf - setup.py pyproject.toml MANIFEST.in README.md LICENSE constraints.txt \
+    fairseq_etads preprocess | tar -C "$copy" -xf -
+wanted=$(cd "$copy" && "$VENV/bin/python" - "$extras" <<'PYTHON'
+import hashlib, pathlib, sys
+digest = hashlib.sha256(sys.argv[1].encode())
+for path in sorted(path for path in pathlib.Path().rglob("*") if path.is_file()):
+    digest.update(f"{path.as_posix()}\n{path.stat().st_size}\n".encode() + path.read_bytes())
+print(digest.hexdigest())
+PYTHON
+)
 stamp=$VENV/.fairseq-etads
 if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     say "up to date: $VENV"
@@ -49,7 +60,9 @@ if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation "$fairseq"
 fi
 say "installing fairseq-etads"
-"${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation "$ROOT$extras"
+"${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy/wheel" "$copy"
+wheel=$(echo "$copy"/wheel/*.whl)
+"${pip[@]}" install -c "$ROOT/constraints.txt" "$wheel$extras"
 # a change of the sources without a change of version would not be installed otherwise
-"${pip[@]}" install --no-build-isolation --no-deps --force-reinstall "$ROOT"
+"${pip[@]}" install --no-deps --force-reinstall "$wheel"
 echo "$wanted" > "$stamp"
