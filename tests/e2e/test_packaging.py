@@ -1,5 +1,6 @@
 """The wheel and the sdist: all of the package, nothing else, and nothing that an earlier build left behind."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -116,9 +117,9 @@ def recording_environment(tmp_path):
 def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path):
     clone = copy_tree(tmp_path / "clone")
     before = sorted(clone.rglob("*"))
-    command = [str(clone / "scripts" / "install.sh"), "--venv", str(tmp_path / "venv"), "--dev"]
+    command = [str(clone / "scripts" / "install.sh"), "--venv", "venv", "--dev"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run(command, check=True, env=environment, capture_output=True)
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     assert sorted(clone.rglob("*")) == before
     installed = (tmp_path / "installed").read_text().splitlines()
     version = fairseq_etads.__version__
@@ -127,10 +128,93 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
     assert not [line for line in installed if str(clone) in line.replace(f"-c {clone}/constraints.txt", "")]
     assert not list(tmp_path.glob("tmp*")), "the copy that it was built from is still there"
 
-    again = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    again = subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "up to date" in again.stderr
     # a module that moves is a change, though no byte of any file is another
     layers = clone / "fairseq_etads" / "layers"
     (layers / "sharing.py").rename(layers / "sharing_of_layers.py")
-    subprocess.run(command, check=True, env=environment, capture_output=True)
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     assert len((tmp_path / "installed").read_text().splitlines()) == 2 * len(installed)
+
+
+def moved():
+    """(old, new) of the modules that CHANGELOG.md says have moved."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", text, re.MULTILINE)
+
+
+def test_the_changelog_says_where_modules_are():
+    assert len(moved()) >= 20
+    for old, new in moved():
+        found = importlib.util.find_spec(new)
+        assert found is not None and not found.submodule_search_locations, f"{new} is no module"
+        assert not (ROOT / f"{old.replace('.', '/')}.py").exists(), f"{old} is still there"
+
+
+RELEASED = """\
+# Changelog
+
+## [Unreleased]
+
+## [1.2.0] - 2026-12-01
+
+### Added
+
+- It.
+
+## [1.1.0] - 2026-11-01
+
+- That.
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Makes a repository with a version, a changelog and a tag, and returns its scripts/release.sh."""
+
+    def make(version="1.2.0", changelog=RELEASED, tag=None, tag_earlier=None):
+        root = tmp_path / "repository"
+        shutil.copytree(ROOT / "scripts", root / "scripts")
+        (root / "fairseq_etads").mkdir()
+        (root / "fairseq_etads" / "__init__.py").write_text(f'"""It."""\n\n__version__ = "{version}"\n')
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        run_command([*git, "init", "--quiet"], cwd=root)
+        run_command([*git, "commit", "--quiet", "--allow-empty", "-m", "earlier"], cwd=root)
+        for name in filter(None, [tag_earlier]):
+            run_command([*git, "tag", name], cwd=root)
+        (root / "CHANGELOG.md").write_text(changelog)
+        run_command([*git, "add", "."], cwd=root)
+        run_command([*git, "commit", "--quiet", "-m", "release"], cwd=root)
+        for name in filter(None, [tag]):
+            run_command([*git, "tag", name], cwd=root)
+        return root / "scripts" / "release.sh"
+
+    return make
+
+
+@pytest.mark.parametrize("tags", [{}, {"tag": "v1.2.0"}, {"tag_earlier": "v1.1.0"}])
+def test_a_release_whose_version_changelog_and_tag_agree(repository, tags, tmp_path):
+    assert "agree on 1.2.0" in run_command([str(repository(**tags)), "--check"], cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    "state,words",
+    [
+        ({"version": "1.3.0"}, 'newest version is "[1.2.0] - 2026-12-01", and __version__ says "[1.3.0]'),
+        ({"changelog": RELEASED.replace("1.2.0", "1x2.0")}, 'newest version is "[1x2.0]'),
+        ({"changelog": RELEASED.replace(" - 2026-12-01", "")}, 'newest version is "[1.2.0]"'),
+        ({"changelog": RELEASED.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n")}, "entries under Unreleased"),
+        ({"tag": "v1.3.0"}, "the tag v1.3.0 is on this commit, and __version__ is 1.2.0"),
+        ({"tag_earlier": "v1.2.0"}, "the tag v1.2.0 is on another commit"),
+    ],
+)
+def test_a_release_that_does_not_agree_is_refused(repository, state, words, tmp_path):
+    result = run_command([str(repository(**state)), "--check"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and words in result.stdout
+
+
+def test_only_what_is_committed_is_released(repository, tmp_path):
+    script = repository()
+    (script.parents[1] / "forgotten.py").write_text("")
+    result = run_command([str(script), "--check"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and "not committed" in result.stdout
