@@ -1,26 +1,48 @@
 """Installs the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
 
+import re
+import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-ROOMS = ["commands", "data", "evaluation", "layers", "models", "search", "text", "vocabulary"]
+
+
+def version() -> str:
+    """``__version__`` of the package, read as text: importing the package needs fairseq."""
+    text = (HERE / "fairseq_etads" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if found is None:
+        raise SystemExit("fairseq_etads/__init__.py has no line __version__ = ...")
+    return found.group(1)
+
+
+class BuildFromNothing(build_py):
+    """Empties ``build/lib`` first: setuptools would pack modules that an earlier build left there."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
 
 setup(
     name="fairseq-etads",
-    version="0.1.0",
+    version=version(),
     description="Abstractive summarisation for fairseq: ETADS, pointer-generators, beam search with coverage penalty",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.9",
-    # Named one by one: find_packages() would install tests/ at top level. In the repository the second one is
-    # the folder preprocess/, whose name is too common for site-packages.
-    packages=["fairseq_etads", *(f"fairseq_etads.{room}" for room in ROOMS)]
-    + ["etads_preprocess", "etads_preprocess.readers"],
+    # find_packages() alone would install tests/ at top level. In the repository etads_preprocess is the folder
+    # preprocess/, whose name is too common for site-packages.
+    packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
+    + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
-    package_data={"etads_preprocess": ["sample/*"]},
+    cmdclass={"build_py": BuildFromNothing},
+    package_data={"fairseq_etads": ["py.typed"], "etads_preprocess": ["py.typed", "sample/*"]},
     install_requires=[
         # fairseq 0.12.2 cannot be imported on Python 3.11 (mutable dataclass defaults). fairseq-fixed is fairseq's
         # main branch with only those defaults and its dependency pins changed.

@@ -24,6 +24,7 @@ done
 export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 cd "$ROOT"
 ruff check .
+ruff format --check .
 mypy
 # pytest and not "python -m pytest", which would test the sources here instead of the installed package
 # a process for each core, and a file's tests in one of them, since they share what their fixtures train

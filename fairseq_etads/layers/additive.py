@@ -6,7 +6,7 @@ records the little that is needed, and the gradient of the shared tensor is form
 large as (B, S, A) are computed again in the backward pass instead of being kept for every step.
 """
 
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -132,14 +132,14 @@ class _SharedTensor(torch.autograd.Function):
     """The tensor itself; in the backward pass its gradient is ``total`` of what the steps have recorded."""
 
     @staticmethod
-    def forward(ctx, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
+    def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
         ctx.gradients, ctx.total = gradients, total
         ctx.set_materialize_grads(False)
         return tensor.view_as(tensor)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, other: Optional[Tensor]):
+    def backward(ctx: Any, other: Optional[Tensor]) -> Tuple[Optional[Tensor], None, None]:
         records = ctx.gradients.consume()
         if not records:
             return other, None, None
@@ -162,7 +162,7 @@ class _WeightedSum(torch.autograd.Function):
     """Weights (B, T, S) times states (B, S, M); the backward pass records what :func:`_sum_of_products` needs."""
 
     @staticmethod
-    def forward(ctx, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
+    def forward(ctx: Any, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
         weights = weights.to(states.dtype)
         ctx.save_for_backward(weights, states)
         ctx.gradients = gradients
@@ -170,7 +170,7 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have made the product in another type
         if ctx.needs_input_grad[1]:
@@ -184,7 +184,7 @@ class _SigmoidScores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, gradients: _StepGradients, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor
+        ctx: Any, gradients: _StepGradients, query: Tensor, keys: Tensor, weight: Tensor, *coverage: Tensor
     ) -> Tensor:
         ctx.save_for_backward(query, keys, weight, *coverage)
         ctx.gradients = gradients
@@ -195,7 +195,7 @@ class _SigmoidScores(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor):
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = at_least_float32(weight), at_least_float32(gradient)
         records = ctx.gradients.of_this_pass()

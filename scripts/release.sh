@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Build the sdist and the wheel of what is committed, and try the wheel in a new environment, away from the clone.
+#
+#   scripts/release.sh [--out DIR] [--venv DIR] [--python PYTHON] [--check | --unreleased]
+#
+#   --out DIR        gets the sdist and the wheel once they have been tried (default: dist in the repository)
+#   --venv DIR       environment to try the wheel in; must not exist yet (default: a temporary one)
+#   --python PYTHON  which Python makes it (default: python3)
+#   --check          only check that version, changelog and tag agree
+#   --unreleased     build and try without that check
+#
+# To release: set __version__ in fairseq_etads/__init__.py, give the entries under "Unreleased" in CHANGELOG.md that
+# version and a date, commit, run this, and tag the commit as it says. With the tag there, the check covers it as well.
+# The trial installs everything anew (fairseq is compiled), prepares a few pairs, trains a few steps with
+# --user-dir fairseq_etads, summarises and scores: 5 minutes on 2 cores.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+out=$ROOT/dist venv="" python=python3 mode=all
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --venv) need_value "$@"; venv=$2; shift 2 ;;
+        --python) need_value "$@"; python=$2; shift 2 ;;
+        --check) mode=check; shift ;;
+        --unreleased) mode=unreleased; shift ;;
+        -h | --help) usage ;;
+        *) die "unknown option $1; see --help" ;;
+    esac
+done
+[ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists; the wheel is tried in a new environment"
+git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null || die "$ROOT is not a git repository with a commit"
+[ -z "$(git -C "$ROOT" status --porcelain)" ] || die "what is not committed would not be released; commit it, or ignore it"
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/__init__.py")
+[ -n "$version" ] || die "fairseq_etads/__init__.py has no line __version__ = ..."
+tag=v$version
+
+# check_release: version, changelog and tag agree.
+check_release() {
+    local newest other
+    newest=$(sed -n '/^## \[Unreleased\]/d; s/^## //p' "$ROOT/CHANGELOG.md" | head -n 1)
+    [[ $newest == "[$version] - "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] ]] ||
+        die "CHANGELOG.md: the newest version is \"$newest\", and __version__ says \"[$version] - YEAR-MONTH-DAY\""
+    ! sed -n '/^## \[Unreleased\]/,/^## \[[^U]/p' "$ROOT/CHANGELOG.md" | grep -q '^- ' ||
+        die "CHANGELOG.md: entries under Unreleased; give them a version, in fairseq_etads/__init__.py too"
+    if git -C "$ROOT" rev-parse --verify --quiet "refs/tags/$tag" >/dev/null; then
+        [ "$(git -C "$ROOT" rev-parse "$tag^{commit}")" = "$(git -C "$ROOT" rev-parse HEAD)" ] ||
+            die "the tag $tag is on another commit: $version has been released; choose the next version"
+    fi
+    other=$(git -C "$ROOT" tag --points-at HEAD --list 'v*' | grep -vx "$tag" || true)
+    [ -z "$other" ] || die "the tag $other is on this commit, and __version__ is $version"
+    say "version and changelog agree on $version"
+}
+[ "$mode" = unreleased ] || check_release
+[ "$mode" != check ] || exit 0
+
+start=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+venv=${venv:-$work/venv}
+unset PYTHONPATH
+
+say "building $version"
+mkdir "$work/source" "$work/dist" "$work/trial"
+git -C "$ROOT" archive HEAD | tar -C "$work/source" -xf -
+"$python" -m venv "$work/build"
+"$work/build/bin/python" -m pip --disable-pip-version-check --quiet install -c "$ROOT/constraints.txt" setuptools wheel
+# the wheel comes out of the unpacked sdist: so the sdist is complete
+(cd "$work/source" && "$work/build/bin/python" -c 'import sys; from setuptools import build_meta
+build_meta.build_sdist(sys.argv[1])' "$work/dist") > "$work/build.log" 2>&1 || { cat "$work/build.log" >&2; die "no sdist"; }
+sdist=$(echo "$work"/dist/*.tar.gz)
+"$work/build/bin/python" -m pip --disable-pip-version-check --quiet wheel --no-build-isolation --no-deps \
+    --wheel-dir "$work/dist" "$sdist"
+wheel=$(echo "$work"/dist/*.whl)
+
+say "trying $(basename "$wheel")"
+supervise "$work/source/scripts/install.sh" --venv "$venv" --python "$python" --wheel "$wheel"
+PATH=$(cd "$venv" && pwd)/bin:$PATH
+cd "$work/trial"
+installed=$(python -c 'import fairseq_etads, etads_preprocess; print(fairseq_etads.__version__, fairseq_etads.__file__)')
+[[ $installed == "$version "*/site-packages/* ]] || die "installed is not the wheel: $installed"
+etads-debian --sample --out sample
+mkdir text
+for split in train valid test; do
+    for side in source target; do head -n 300 "sample/$split.$side" > "text/$split.$side"; done
+done
+etads-prepare text prepared --tokens word --size 500
+etads-models > models
+for arch in etads gru_seq2seq; do
+    small=(--encoder-layers 1 --encoder-embed-dim 32)
+    if [ "$arch" = etads ]; then
+        small+=(--decoder-layers 1 --encoder-ffn-embed-dim 64 --encoder-attention-heads 2 --decoder-attention-heads 2)
+    else
+        small+=(--encoder-hidden-size 32 --attention-dim 32)
+    fi
+    common=(prepared/bin --user-dir fairseq_etads --task summarization --cpu --num-workers 0 --max-tokens 2000 --no-progress-bar)
+    say "$arch: training"
+    supervise fairseq-train "${common[@]}" --arch "$arch" "${small[@]}" --criterion summarization_nll --pointer soft \
+        --optimizer adam --lr 1e-3 --max-update 10 --truncate-source 60 --truncate-target 20 --save-dir "$arch" \
+        --no-epoch-checkpoints > "$arch.log" 2>&1 || { tail -n 20 "$arch.log" >&2; die "fairseq-train failed"; }
+    supervise fairseq-generate "${common[@]}" --path "$arch/checkpoint_last.pt" --beam 3 --max-len-b 15 \
+        > "$arch.out" 2> "$arch.log" || { tail -n 20 "$arch.log" >&2; die "fairseq-generate failed"; }
+    grep '^H-' "$arch.out" | sed 's/^H-//' | LC_ALL=C sort -n | cut -f3 > "$arch.txt"
+    etads-rouge "$arch.txt" text/test.target
+done
+cd "$start"
+mkdir -p "$out"
+cp "$sdist" "$wheel" "$out"
+say "tried and found good: $out/$(basename "$sdist"), $out/$(basename "$wheel")"
+if [ "$mode" = all ] && [ -z "$(git -C "$ROOT" tag --points-at HEAD --list "$tag")" ]; then
+    say "to release it: git tag -a $tag -m \"Version $version\" && git push origin $tag"
+fi

@@ -1,0 +1,220 @@
+"""The wheel and the sdist: all of the package, nothing else, and nothing that an earlier build left behind."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from helpers import run_command
+
+import fairseq_etads
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {"fairseq_etads": ROOT / "fairseq_etads", "etads_preprocess": ROOT / "preprocess"}
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+BUILD_SDIST = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+
+
+def copy_tree(destination):
+    """What a clone holds, without the history and what is made in it."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "build", "dist", "runs", "outputs", "__pycache__", ".*_cache")
+    return Path(shutil.copytree(ROOT, destination, ignore=ignored))
+
+
+def build_wheel(tree, folder):
+    """The names in the wheel that pip builds from a tree, and its path."""
+    run_command([*PIP, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(folder), str(tree)], cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist(), path
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A clone in which an earlier build of an earlier layout has left its folder."""
+    copy = copy_tree(tmp_path_factory.mktemp("stale") / "clone")
+    for stale in ("fairseq_etads/old_module.py", "fairseq_etads/layers/old_layer.py", "etads_preprocess/old_reader.py"):
+        path = copy / "build" / "lib" / stale
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("raise ImportError('from an earlier build')\n")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(tree, tmp_path_factory):
+    return build_wheel(tree, tmp_path_factory.mktemp("wheel"))
+
+
+def expected():
+    """Name in the wheel of every module and every file of data in the repository."""
+    for package, folder in FOLDERS.items():
+        for path in folder.rglob("*"):
+            relative = path.relative_to(folder).as_posix()
+            if path.suffix == ".py" or path.name == "py.typed" or relative.startswith("sample/"):
+                yield f"{package}/{relative}"
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel):
+    names = [name for name in wheel[0] if ".dist-info/" not in name]
+    assert sorted(names) == sorted(expected())
+    needed = {"fairseq_etads/py.typed", "fairseq_etads/layers/pointer.py", "etads_preprocess/sample/train.source.xz"}
+    assert needed <= set(names)
+    assert {name.split("/")[0] for name in names} == set(FOLDERS), "tests, scripts or benchmarks are in it"
+
+
+def test_the_version_stands_in_one_place(wheel):
+    path = wheel[1]
+    (metadata,) = (name for name in wheel[0] if name.endswith(".dist-info/METADATA"))
+    about = Parser().parsestr(zipfile.ZipFile(path).read(metadata).decode())
+    assert about["Version"] == fairseq_etads.__version__
+    assert "MIT" in (about["License-Expression"], about["License"])
+    places = [
+        name for name in ("setup.py", "pyproject.toml", "fairseq_etads/__init__.py")
+        if re.search(rf'"{re.escape(fairseq_etads.__version__)}"', (ROOT / name).read_text())
+    ]  # fmt: skip
+    assert places == ["fairseq_etads/__init__.py"]
+
+
+def test_the_version_is_read_without_importing_the_package(tree):
+    code = "import sys; sys.modules['fairseq'] = sys.modules['torch'] = None; sys.argv[1:] = ['--version']\n"
+    code += "exec(open('setup.py').read(), {'__file__': 'setup.py', '__name__': '__main__'})"
+    result = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=True)
+    assert result.stdout.split()[-1] == fairseq_etads.__version__
+
+
+def test_the_sdist_builds_the_same_wheel(tree, wheel, tmp_path):
+    """An sdist that lacks a file is only noticed by those who have no wheel."""
+    name = run_command([sys.executable, "-c", BUILD_SDIST, str(tmp_path)], cwd=tree).stdout.split()[-1]
+    with tarfile.open(tmp_path / name) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    for needed in ("LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "constraints.txt"):
+        assert (unpacked / needed).is_file(), needed
+    (tmp_path / "wheel").mkdir()
+    assert sorted(build_wheel(unpacked, tmp_path / "wheel")[0]) == sorted(wheel[0])
+
+
+@pytest.fixture
+def recording_environment(tmp_path):
+    """A virtual environment whose ``pip install`` only notes what it is asked for; all else is the real Python."""
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        "#!/usr/bin/env bash\n"
+        f'case " $* " in *" pip "*" install "*) echo "$*" >> "{tmp_path}/installed"; exit ;; esac\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    python.chmod(0o755)
+    return tmp_path
+
+
+def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path):
+    clone = copy_tree(tmp_path / "clone")
+    before = sorted(clone.rglob("*"))
+    command = [str(clone / "scripts" / "install.sh"), "--venv", "venv", "--dev"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    assert sorted(clone.rglob("*")) == before
+    installed = (tmp_path / "installed").read_text().splitlines()
+    version = fairseq_etads.__version__
+    own = [line for line in installed if f"fairseq_etads-{version}-py3-none-any.whl" in line]
+    assert len(own) == 2 and own[0].endswith(".whl[dev]") and "--force-reinstall" in own[1]
+    assert not [line for line in installed if str(clone) in line.replace(f"-c {clone}/constraints.txt", "")]
+    assert not list(tmp_path.glob("tmp*")), "the copy that it was built from is still there"
+
+    again = subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "up to date" in again.stderr
+    # a module that moves is a change, though no byte of any file is another
+    layers = clone / "fairseq_etads" / "layers"
+    (layers / "sharing.py").rename(layers / "sharing_of_layers.py")
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    assert len((tmp_path / "installed").read_text().splitlines()) == 2 * len(installed)
+
+
+def moved():
+    """(old, new) of the modules that CHANGELOG.md says have moved."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    return re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", text, re.MULTILINE)
+
+
+def test_the_changelog_says_where_modules_are():
+    assert len(moved()) >= 20
+    for old, new in moved():
+        found = importlib.util.find_spec(new)
+        assert found is not None and not found.submodule_search_locations, f"{new} is no module"
+        assert not (ROOT / f"{old.replace('.', '/')}.py").exists(), f"{old} is still there"
+
+
+RELEASED = """\
+# Changelog
+
+## [Unreleased]
+
+## [1.2.0] - 2026-12-01
+
+### Added
+
+- It.
+
+## [1.1.0] - 2026-11-01
+
+- That.
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Makes a repository with a version, a changelog and a tag, and returns its scripts/release.sh."""
+
+    def make(version="1.2.0", changelog=RELEASED, tag=None, tag_earlier=None):
+        root = tmp_path / "repository"
+        shutil.copytree(ROOT / "scripts", root / "scripts")
+        (root / "fairseq_etads").mkdir()
+        (root / "fairseq_etads" / "__init__.py").write_text(f'"""It."""\n\n__version__ = "{version}"\n')
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        run_command([*git, "init", "--quiet"], cwd=root)
+        run_command([*git, "commit", "--quiet", "--allow-empty", "-m", "earlier"], cwd=root)
+        for name in filter(None, [tag_earlier]):
+            run_command([*git, "tag", name], cwd=root)
+        (root / "CHANGELOG.md").write_text(changelog)
+        run_command([*git, "add", "."], cwd=root)
+        run_command([*git, "commit", "--quiet", "-m", "release"], cwd=root)
+        for name in filter(None, [tag]):
+            run_command([*git, "tag", name], cwd=root)
+        return root / "scripts" / "release.sh"
+
+    return make
+
+
+@pytest.mark.parametrize("tags", [{}, {"tag": "v1.2.0"}, {"tag_earlier": "v1.1.0"}])
+def test_a_release_whose_version_changelog_and_tag_agree(repository, tags, tmp_path):
+    assert "agree on 1.2.0" in run_command([str(repository(**tags)), "--check"], cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    "state,words",
+    [
+        ({"version": "1.3.0"}, 'newest version is "[1.2.0] - 2026-12-01", and __version__ says "[1.3.0]'),
+        ({"changelog": RELEASED.replace("1.2.0", "1x2.0")}, 'newest version is "[1x2.0]'),
+        ({"changelog": RELEASED.replace(" - 2026-12-01", "")}, 'newest version is "[1.2.0]"'),
+        ({"changelog": RELEASED.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n")}, "entries under Unreleased"),
+        ({"tag": "v1.3.0"}, "the tag v1.3.0 is on this commit, and __version__ is 1.2.0"),
+        ({"tag_earlier": "v1.2.0"}, "the tag v1.2.0 is on another commit"),
+    ],
+)
+def test_a_release_that_does_not_agree_is_refused(repository, state, words, tmp_path):
+    result = run_command([str(repository(**state)), "--check"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and words in result.stdout
+
+
+def test_only_what_is_committed_is_released(repository, tmp_path):
+    script = repository()
+    (script.parents[1] / "forgotten.py").write_text("")
+    result = run_command([str(script), "--check"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and "not committed" in result.stdout
