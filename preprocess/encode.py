@@ -11,7 +11,8 @@ from fairseq_etads.text.files import read_lines
 from .files import SIDES, atomic_writer, ordered_map
 from .settings import Settings, inference_options
 
-WORDS, SUBWORDS = "words", "subwords"
+TO_WORDS, TO_SUBWORDS = "words", "subwords"
+"""The two stages of encoding: raw text to words, words to subwords."""
 
 
 def _flags(settings: Settings, out: Path) -> Namespace:
@@ -33,7 +34,7 @@ def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
     """A function from a raw line to words, or from words to subwords."""
     encode: Callable[[str], str]
-    if stage == WORDS:
+    if stage == TO_WORDS:
         encode = build_tokenizer(settings, out, side).encode
     else:
         import fairseq_etads.plugin  # noqa: F401, I001

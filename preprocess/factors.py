@@ -27,7 +27,7 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .encode import SUBWORDS, build_encoder, build_tokenizer
+from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .files import atomic_writer, ordered_map, run_apart
 from .settings import Settings
 
@@ -94,7 +94,7 @@ class Factors:
         self.tokenizer = None if self.tagger else build_tokenizer(settings, out, "source")
         self.pieces: Optional[Callable[[str], str]] = None
         if settings.is_sentencepiece and not self.tagger and set(TAGS).intersection(settings.factors):
-            self.pieces = build_encoder(settings, out, SUBWORDS, "source")
+            self.pieces = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def values(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
         """A line of values per factor, in the order of the settings.

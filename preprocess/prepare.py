@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_etads.text.files import InputError, read_lines
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
-from .encode import SUBWORDS, WORDS, encode_all, lengths
+from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
 from .files import SIDES, SPLITS, add_jobs, checked_lines, printable, read_json, write_json
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
-from .settings import WORDS as WORD_KINDS
 from .subwords import learn_bpe, learn_sentencepiece
 
 __all__ = ["InputError", "Settings", "command_line", "inference_options", "prepare", "read_lines"]
@@ -140,10 +139,10 @@ def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Opt
         record["text"].update({path.name: checked_lines(path)[0] for path in tags.values()})
     claim_output(out, record)
     words = out / ("tokens" if settings.tokens == "word" else "words")
-    encode_all(text, words, splits, settings, out, WORDS, jobs)
+    encode_all(text, words, splits, settings, out, TO_WORDS, jobs)
     if settings.tokens != "word":
         _learn(out, words, settings, taken)
-        encode_all(words, out / "tokens", splits, settings, out, SUBWORDS, jobs)
+        encode_all(words, out / "tokens", splits, settings, out, TO_SUBWORDS, jobs)
     binarise(out, text, splits, settings, jobs, taken)
     if not (out / "report.json").exists():
         write_report(out, splits)

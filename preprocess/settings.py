@@ -7,7 +7,6 @@ from typing import Any, Dict, List
 from fairseq_etads.text.files import InputError
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
-WORDS = ("moses", "ptb", "spaces", "characters", "raw")
 FACTORS = ("pos", "ner", "tf", "idf")
 
 

@@ -17,6 +17,9 @@ from sacremoses.corpus import NonbreakingPrefixes
 SENTENCE_MARK = "<q>"
 """Stands between the sentences of a line, in raw text, among the tokens and in summaries."""
 
+WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
+"""How --words and --text-words cut text into words; see the classes below."""
+
 CACHED_CHUNKS = 500_000
 """Different chunks of text whose words are remembered, about 100 MB; then the memory starts anew."""
 
