@@ -6,11 +6,13 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode
-from etads_preprocess.prepare import InputError, Settings, command_line, main, prepare, prepare_with, read_lines
+from etads_preprocess.prepare import main
+from etads_preprocess.prepare import prepare as prepare_with
+from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
 
-from fairseq_etads.task import fingerprint
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 
 @pytest.fixture
@@ -21,6 +23,10 @@ def text(tmp_path):
 
 def lines(path):
     return list(read_lines(path))
+
+
+def prepare(text, out, tokens, size, lowercase, jobs, **more):
+    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 10), ("sentencepiece", 60), ("word", 30)])
