@@ -12,10 +12,9 @@ from etads_preprocess.corpus import main
 from etads_preprocess.documents import Document, LineOptions, clean, make_lines
 from etads_preprocess.processes import ordered_map
 from hypothesis import HealthCheck, given, settings
-from mapped import broken, double, nothing
 from test_readers import lines, refused, run
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import read_lines
 
 TEXT = st.text(st.characters(codec=None), max_size=40)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -258,25 +257,6 @@ def test_leads_and_full_stops():
     assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
     assert make_lines(document, LineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
     assert make_lines(document, LineOptions(split=False)).source == "One two. Three four. <q> Five"
-
-
-def test_only_so_much_is_read_ahead():
-    taken = []
-
-    def items():
-        for number in range(100_000):
-            taken.append(number)
-            yield number
-
-    results = ordered_map(double, items(), 2, nothing, (), small=64)
-    assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
-    assert len(taken) < 2000
-    results.close()
-
-
-def test_what_a_process_raises_arrives():
-    with pytest.raises(InputError, match="line 70: broken"):
-        list(ordered_map(broken, range(200), 2, nothing, (), small=64))
 
 
 def test_impossible_numbers_are_refused(tmp_path, capsys):
