@@ -1,4 +1,4 @@
-"""Tokens to what fairseq-train reads: dictionaries with a copy tail, fairseq-preprocess, factors."""
+"""From tokens to what fairseq-train reads: dictionaries with a copy tail, fairseq-preprocess, factors."""
 
 import multiprocessing
 import os
@@ -10,22 +10,27 @@ from typing import Dict, List, Sequence
 from fairseq_etads.text.files import InputError, read_lines
 
 from .factors import make_factors
-from .files import SIDES, run_apart
+from .files import SIDES
+from .processes import run_apart
 from .settings import Settings
 
 
 def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
-    """Dictionaries, and splits binarised by fairseq-preprocess.
+    """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
 
-    Words (or subwords) that are not learnt but occur in documents stand in the dictionary too, for pointers to copy.
+    Words (or subwords) of documents that are not learnt are in the dictionary too, so that pointers can copy them.
 
     Args:
-        like: a prepared directory whose dictionaries are taken, or nothing.
+        out: holds tokens/. text: raw text and tags, for factors.
+        like: the prepared directory whose dictionaries are taken, or nothing.
+
+    Raises:
+        InputError: fairseq-preprocess failed, or factors cannot be made.
     """
     done = out / "bin" / "complete"
     if done.exists():
         return
-    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses what an interrupted one left
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to go on after an interruption
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
     except InputError:
@@ -39,10 +44,13 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
 
 
 def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
-    """Dictionaries and the command, in a process of its own: it sets logging up, and says a lot."""
-    multiprocessing.set_start_method("fork", force=True)  # for its own processes; it would be the server's otherwise
+    """Make the dictionaries and run fairseq-preprocess; for a process of its own, whose output goes to a file."""
+    multiprocessing.set_start_method("fork", force=True)  # fairseq's workers; by default they would be forkserver's
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
-    arguments += _extended(out, like[0], splits) if like else _learnt(out, splits, settings, jobs)
+    if like:
+        arguments += _extended_dictionaries(out, like[0], splits)
+    else:
+        arguments += _new_dictionaries(out, splits, settings, jobs)
     arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
     with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
@@ -53,8 +61,8 @@ def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jo
     cli_main()
 
 
-def _learnt(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> List[str]:
-    """Dictionaries of the training text; returns the options of fairseq-preprocess that name them."""
+def _new_dictionaries(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> List[str]:
+    """Write the dictionaries of the training text; returns the options of fairseq-preprocess that name them."""
     from .dictionary import build_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
@@ -63,7 +71,7 @@ def _learnt(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> 
     if not settings.separate:
         write_dictionary(build_dictionary([*train.values()], documents, size, jobs), out / "dict.txt")
         return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
-    # a word of a document can be put where the model writes <unk>, so documents keep their tail; summaries have none
+    # the tail of documents is kept: their words can replace an <unk> that the model writes; summaries have no tail
     source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
     write_dictionary(source, out / "dict.source.txt")
     target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
@@ -71,11 +79,12 @@ def _learnt(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> 
     return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
 
 
-def _extended(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Another directory's dictionaries, its copy tail longer by the words that only these documents have."""
-    from .dictionary import write_dictionary
+def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
+    """Write ``like``'s dictionaries, with the new words of these documents behind the copy tail; returns options."""
+    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
-    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word  # isort: skip
+    from .dictionary import write_dictionary
 
     dictionary = SummarizationDictionary.load(str(like / "bin" / "dict.source.txt"))
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}

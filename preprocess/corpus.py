@@ -1,17 +1,17 @@
-"""Raw corpora to parallel text: ``etads-corpus KIND ... --out TEXT``.
+"""Raw corpora to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
 
-One process finds the items of a split, any number make documents of them, and lines are written in order; memory holds
-a few hundred documents, whatever the size of the corpus.
+One process finds the items of a split (files, lines or rows), any number of processes make lines of text of them, and
+the first process writes these in order. Memory holds a few hundred documents, whatever the size of the corpus.
 """
 
 import argparse
 import contextlib
 import copy
 import hashlib
+import itertools
 import os
-import sys
 from collections import Counter
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
@@ -20,9 +20,11 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .documents import BadDocument, Finished, Finishing, Unfit, finish
-from .files import SIDES, SPLITS, add_jobs, atomic_writer, checked_lines, ordered_map, printable, read_json, write_json
+from .command import add_jobs, errors_in_one_line, printable
+from .documents import SPLITTER_MODULES, BadDocument, DocumentLines, LineOptions, Unfit, make_lines
+from .files import SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .overlap import overlap
+from .processes import ordered_map
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
@@ -35,67 +37,102 @@ between sentences, which etads-prepare reads. TEXT/report.json counts what was w
 Further references of valid and test are in test.target.1, test.target.2, ...: as many lines, an empty one where a
 document has fewer. A second call does only the splits that are missing."""
 
-EXAMPLES = 20
-"""Dropped documents that report.json names, of each split."""
+NAMED_DROPPED = 20
+"""How many dropped documents report.json names for each split."""
 
-Result = Tuple[Finished, Optional[str]]
+LISTED_INPUTS = 20
+"""The most input files of a split that report.json lists one by one."""
+
+Result = Tuple[DocumentLines, Optional[str]]
+"""What a process makes of an item: lines, and the place of the item if it is dropped."""
+
 _reader: Reader
-_how: Finishing
+_options: LineOptions
 _skip_bad: bool
 
 
-def _start_worker(reader: Reader, how: Finishing, skip_bad: bool) -> None:
-    global _reader, _how, _skip_bad
-    _reader, _how, _skip_bad = copy.copy(reader), how, skip_bad
-    _reader.counts = Counter()  # the reader's own are of the process that finds the items, which may be this one
+def _start_worker(reader: Reader, options: LineOptions, skip_bad: bool) -> None:
+    global _reader, _options, _skip_bad
+    _reader, _options, _skip_bad = copy.copy(reader), options, skip_bad
+    # of its own: the reader's count what happens while items are found, perhaps in this very process
+    _reader.counts = Counter()
 
 
-def _work(items: List[Any]) -> List[Result]:
-    """Documents of items, and of a dropped one where it stood."""
+def _make_lines(items: List[Any]) -> List[Result]:
     results: List[Result] = []
     for item in items:
         _reader.counts.clear()
         try:
-            done = finish(_reader.parse(item), _how)
+            made = make_lines(_reader.parse(item), _options)
         except BadDocument as error:
             if not _skip_bad and not isinstance(error, Unfit):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.where(item)}: {reason}") from None
-            done = Finished(dropped=str(error))
-        done.counts.update(_reader.counts)
-        results.append((done, _reader.where(item) if done.dropped else None))
+            made = DocumentLines(dropped=str(error))
+        made.counts.update(_reader.counts)
+        results.append((made, _reader.where(item) if made.dropped else None))
     return results
 
 
+@dataclass
+class SideLengths:
+    """Sums over the lines of one side of a split; words are what stands between spaces, without sentence marks."""
+
+    words: int = 0
+    longest: int = 0
+    sentences: int = 0
+
+    def add(self, text: str) -> None:
+        marks = text.count(SENTENCE_MARK)
+        words = len(text.split()) - marks
+        self.words += words
+        self.longest = max(self.longest, words)
+        self.sentences += marks + bool(text)
+
+    def report(self, lines: int) -> Dict[str, Any]:
+        means = {"words": self.words, "sentences": self.sentences}
+        about: Dict[str, Any] = {f"mean {name}": round(total / max(lines, 1), 2) for name, total in means.items()}
+        return {**about, "max words": self.longest}
+
+
 class SplitWriter:
-    """The files of one split, and what was written to them."""
+    """Writes the files of one split and counts what is written, changed and dropped.
+
+    Args:
+        stack: closes the files, which appear under their names then.
+        train_references: "first" or "all", as in --train-references.
+    """
 
     def __init__(self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str):
         self.out, self.split, self.stack = out, split, stack
-        self.every = train_references == "all"
+        self.uses_all_references = train_references == "all"
         self.source = stack.enter_context(atomic_writer(out / f"{split}.source"))
         self.targets: List[TextIO] = [stack.enter_context(atomic_writer(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
-        self.examples: List[str] = []
-        self.lengths: Dict[str, List[int]] = {side: [0, 0, 0] for side in ("source", "target")}
+        self.named_dropped: List[str] = []
+        self.lengths = {side: SideLengths() for side in SIDES}
 
-    def write(self, done: Finished, where: Optional[str]) -> None:
-        self.counts.update(done.counts)
-        if done.dropped:
-            self.dropped[done.dropped] += 1
-            if len(self.examples) < EXAMPLES:
-                self.examples.append(f"{where}: {done.dropped}")
+    def write(self, made: DocumentLines, where: Optional[str]) -> None:
+        """Write a document, or count it as dropped; ``where`` is its place in the input."""
+        self.counts.update(made.counts)
+        if made.dropped:
+            self.dropped[made.dropped] += 1
+            if len(self.named_dropped) < NAMED_DROPPED:
+                self.named_dropped.append(f"{where}: {made.dropped}")
             return
         if self.split != "train":
-            self._line(done.source, done.targets)
-        else:  # a pair has one summary
-            for target in done.targets if self.every else done.targets[:1]:
-                self._line(done.source, [target])
-            self.counts["references not used (--train-references)"] += 0 if self.every else len(done.targets) - 1
+            self._write_line(made.source, made.targets)
+            return
+        # a training pair has one summary
+        used = made.targets if self.uses_all_references else made.targets[:1]
+        for target in used:
+            self._write_line(made.source, [target])
+        self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
-    def _line(self, source: str, targets: List[str]) -> None:
+    def _write_line(self, source: str, targets: List[str]) -> None:
+        """One line of every file; a file of further references begins with empty lines for the documents before."""
         self.source.write(source + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
@@ -106,66 +143,63 @@ class SplitWriter:
         for number, file in enumerate(self.targets):
             file.write((targets[number] if number < len(targets) else "") + "\n")
         self.lines += 1
-        for side, text in (("source", source), ("target", targets[0])):
-            words = len(text.split()) - text.count(SENTENCE_MARK)
-            lengths = self.lengths[side]
-            lengths[0] += words
-            lengths[1] = max(lengths[1], words)
-            lengths[2] += text.count(SENTENCE_MARK) + bool(text)
+        self.lengths["source"].add(source)
+        self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
-        """Counts and lengths; words are what stands between spaces, without sentence marks."""
+        """The split's part of report.json."""
         about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
-        for side, (words, longest, sentences) in self.lengths.items():
-            mean = {"words": words, "sentences": sentences}
-            about[side] = {f"mean {name}": round(n / max(self.lines, 1), 2) for name, n in mean.items()}
-            about[side]["max words"] = longest
+        about.update({side: lengths.report(self.lines) for side, lengths in self.lengths.items()})
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
         about["dropped"] = dict(sorted(self.dropped.items()))
-        about["dropped, the first"] = self.examples
+        about["dropped, the first"] = self.named_dropped
         return about
 
 
-def write_split(reader: Reader, split: str, out: Path, args: argparse.Namespace, how: Finishing) -> Dict[str, Any]:
-    """All files of one split, which appear when they are complete; returns the split's part of the report."""
+def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
+    """Write the files of one split, which appear when all are complete; returns the split's part of report.json.
+
+    Raises:
+        InputError: the input cannot be read, or no document is left of it.
+    """
+    options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
+    preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
+    total = reader.total(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        total = reader.total(split)
-        reader.counts.clear()
-        writer = SplitWriter(out, split, stack, args.train_references)
+        writer = SplitWriter(args.out, split, stack, args.train_references)
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
-        worker = (reader, how, args.skip_bad)
-        plugin = reader.splits_text and how.split
-        for done, where in ordered_map(_work, reader.items(split), args.jobs, _start_worker, worker, plugin):
-            writer.write(done, where)
+        start = (reader, options, args.skip_bad)
+        for made, where in ordered_map(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
+            writer.write(made, where)
             shown.update()
         writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
-    for number in range(len(writer.targets), 100):  # of an earlier corpus whose report is gone
-        stale = out / f"{split}.target.{number}"
+    for number in itertools.count(len(writer.targets)):  # further references of an earlier corpus without a report
+        stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
             break
         stale.unlink()
     return writer.report()
 
 
-def identity(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Split, place and name, and SHA-256, of each input; of very many files, of all together."""
+def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
+    """A name and a SHA-256 for each input file, or for all of a split together if it has many, and for each folder."""
     for split, paths in reader.inputs().items():
-        sums = [(f"{split} {n}: {path.name}", checked_lines(path)[0]) for n, path in enumerate(paths, 1)]
-        if len(sums) <= 20:
-            yield from sums
+        named = [(f"{split} {number}: {path.name}", checksum(path)) for number, path in enumerate(paths, 1)]
+        if len(named) <= LISTED_INPUTS:
+            yield from named
         else:
-            together = "".join(f"{name} {digest}\n" for name, digest in sums)
-            yield f"{split}: {len(sums)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
+            together = "".join(f"{name} {digest}\n" for name, digest in named)
+            yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
     for number, folder in enumerate(reader.folders(), 1):
-        yield f"folder {number}: {folder.name}", _listing(folder)
+        yield f"folder {number}: {folder.name}", _folder_checksum(folder)
 
 
-def _listing(folder: Path) -> str:
-    """A sum, in any order, over names and sizes of a folder's files: there can be 300,000."""
+def _folder_checksum(folder: Path) -> str:
+    """A checksum of the names and sizes of a folder's files, in any order: there can be 300,000, too many to read."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -174,11 +208,11 @@ def _listing(folder: Path) -> str:
     return f"{total % 2**256:064x}"
 
 
-def _start_again(reader: Reader, out: Path) -> None:
-    """Delete what --force replaces: also splits, references and tags that the new corpus may not have.
+def _delete_corpus(out: Path, reader: Reader) -> None:
+    """Delete the corpus that --force replaces, also splits, references and tags that the new one may not have.
 
     Raises:
-        InputError: an input is among it.
+        InputError: one of its files is an input of the new one.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
@@ -189,59 +223,69 @@ def _start_again(reader: Reader, out: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
+    """The part of an earlier report.json that describes splits.
+
+    Raises:
+        InputError: the earlier corpus was made from other inputs or with other options than ``report`` says.
+    """
+    path = out / "report.json"
+    if not path.exists():
+        return {}
+    known = read_json(path, "--force replaces the corpus")
+    different = [key for key in ("corpus", "options", "inputs") if known.get(key) != report[key]]
+    if different:
+        what = ", ".join(different)
+        raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
+    splits: Dict[str, Any] = known.get("splits", {})
+    return splits
+
+
 def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the splits that are missing, and the report; returns the report.
+    """Write the splits that are missing or changed, and the report; returns the report.
 
     Raises:
         InputError: the input or an earlier output does not fit.
     """
     out: Path = args.out
-    how = Finishing(**{field.name: getattr(args, field.name) for field in fields(Finishing)})
-    unimportant = ("out", "jobs", "force", "reader", "kind", "expect")
-    options = {name: _plain(value) for name, value in sorted(vars(args).items()) if name not in unimportant}
-    report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(identity(reader))}
+    changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect")
+    options = {name: _for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing}
+    report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
     report.update(notes=reader.notes, splits={})
-    path = out / "report.json"
     if args.force:
-        _start_again(reader, out)
-    elif path.exists():
-        known = read_json(path, "--force replaces the corpus")
-        different = [key for key in ("corpus", "options", "inputs") if known.get(key) != report[key]]
-        if different:
-            what = ", ".join(different)
-            raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
-        report["splits"] = known.get("splits", {})
+        _delete_corpus(out, reader)
+    report["splits"] = _finished_splits(out, report)
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
-        if files and all((out / name).is_file() and checked_lines(out / name)[0] == files[name] for name in files):
+        if files and all((out / name).is_file() and checksum(out / name) == files[name] for name in files):
             continue
-        about = write_split(reader, split, out, args, how)
+        about = write_split(reader, split, args)
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
         made = [name for name in names if name == f"{split}.source" or name.startswith(f"{split}.target")]
-        about["files"] = {name: checked_lines(out / name)[0] for name in made}
+        about["files"] = {name: checksum(out / name) for name in made}
         report["splits"][split] = about
-        write_json(path, report)
+        write_json(out / "report.json", report)
     report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")
-    write_json(path, report)
+    write_json(out / "report.json", report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
 
-def _plain(value: Any) -> Any:
-    """An option for the report; of a path its last part, so that a corpus may move."""
+def _for_report(value: Any) -> Any:
+    """The value of an option as report.json has it: of a path the last part only, so that a corpus may move."""
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value
 
 
 def summarise(report: Dict[str, Any]) -> str:
-    """A few lines for people."""
+    """The report in a few lines, for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
         sizes = [
             f"{side} {about[side]['mean words']:.1f} words in {about[side]['mean sentences']:.1f} sentences (longest "
             f"{about[side]['max words']:,})"
-            for side in ("source", "target")
+            for side in SIDES
         ]
         lines.append(f"{split}: {about['documents']:,} documents; {'; '.join(sizes)}")
         if about["references"] > 1:
@@ -253,7 +297,8 @@ def summarise(report: Dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _add_shared(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
+def _add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
+    """Options of all corpora; ``defaults`` are a reader's own."""
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
     add("--fallback-encoding", metavar="NAME", default="",
@@ -285,12 +330,13 @@ def build_parser() -> argparse.ArgumentParser:
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
         reader.add_options(sub)
-        _add_shared(sub, reader.defaults)
+        _add_shared_options(sub, reader.defaults)
         sub.set_defaults(reader=reader)
     return parser
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise InputError for values that are impossible, whatever the corpus."""
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
@@ -313,12 +359,9 @@ def _check(args: argparse.Namespace) -> None:
 def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-corpus."""
     args = build_parser().parse_args(argv)
-    try:
-        _check(args)
+    with errors_in_one_line("etads-corpus"):
+        _check_options(args)
         report = build(args.reader(args), args)
-    except (InputError, OSError) as error:
-        print(f"etads-corpus: {printable(str(error))}", file=sys.stderr)
-        sys.exit(2)
     print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 

@@ -1,13 +1,12 @@
 """The command ``etads-dictionary``."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import List, Optional
 
 from fairseq_etads.text.files import InputError
 
-from .files import add_jobs
+from .command import add_jobs, errors_in_one_line
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
@@ -37,18 +36,17 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-dictionary."""
     args = build_parser().parse_args(argv)
-    from fairseq_etads.vocabulary.dictionary import known_words
-
-    from .dictionary import build_dictionary, write_dictionary  # here, so that --help does not wait for fairseq
-
-    try:
+    with errors_in_one_line("etads-dictionary"):
         if args.size == 0 or args.size < -1:
             raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
+        # here, so that --help and wrong options are answered without waiting for fairseq
+        import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+        from fairseq_etads.vocabulary.dictionary import known_words
+
+        from .dictionary import build_dictionary, write_dictionary
+
         dictionary = build_dictionary(args.train, args.documents, args.size, max(1, args.jobs))
         write_dictionary(dictionary, args.out)
-    except InputError as error:
-        print(f"etads-dictionary: {error}", file=sys.stderr)
-        sys.exit(2)
     known = known_words(dictionary)
     print(f"{args.out}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
 

@@ -1,4 +1,4 @@
-"""A document with its summaries, from what a reader found to clean lines: the same for every corpus."""
+"""From a document and its summaries, as a reader found them, to clean lines of text: the same for every corpus."""
 
 import re
 import unicodedata
@@ -6,7 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import List, Sequence, Tuple
 
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.words import SENTENCE_MARK, split_sentences
+
+SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
+"""What split_sentences imports when it is first called; it takes seconds."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -16,29 +19,37 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """A record that cannot be read; the message says why, briefly, and is what is counted."""
+    """A record that cannot be read. The message gives the reason in a few words, by which report.json counts."""
 
 
 class Unfit(BadDocument):
-    """A record that can be read but does not belong to the corpus by its rules: always dropped and counted."""
+    """A record that can be read but that the corpus's own rules leave out: always dropped and counted."""
 
 
 @dataclass
 class Document:
-    """A document and its reference summaries, each in pieces: paragraphs, or sentences.
+    """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
-    ``source_cut`` and ``target_cut`` say that the pieces are sentences already.
+    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences.
     """
 
     source: Sequence[str]
     targets: Sequence[Sequence[str]]
-    source_cut: bool = False
-    target_cut: bool = False
+    source_in_sentences: bool = False
+    targets_in_sentences: bool = False
 
 
 @dataclass(frozen=True)
-class Finishing:
-    """How documents become lines; the options that all corpora share."""
+class LineOptions:
+    """How documents become lines: options of etads-corpus that all corpora share, under the same names.
+
+    Attributes:
+        split: cut paragraphs into sentences (--sentences).
+        full_stops: add a full stop to pieces that lack one.
+        keep_empty: keep documents whose source or summary is empty.
+        source_sentences, source_words: keep only so many of a document; 0 for all.
+        short_lead: keep one sentence more if the first ``source_sentences`` have fewer characters than this.
+    """
 
     split: bool = True
     full_stops: bool = False
@@ -49,8 +60,8 @@ class Finishing:
 
 
 @dataclass
-class Finished:
-    """The lines of a document, or why it was dropped, and what was done to it."""
+class DocumentLines:
+    """The lines of a document, the reason if it is dropped, and the number of changes of each kind."""
 
     source: str = ""
     targets: List[str] = field(default_factory=list)
@@ -58,8 +69,13 @@ class Finished:
     counts: Counter = field(default_factory=Counter)
 
 
+def neutralise_marks(text: str) -> Tuple[str, int]:
+    """The text with spaces inside literal sentence marks, in upper or lower case, and the number of them."""
+    return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
+
+
 def clean(text: str, counts: Counter) -> str:
-    """One line of Unicode NFC with single spaces; ``counts`` says what was changed, by the number of characters.
+    """One line of Unicode NFC with single spaces; adds the number of characters changed, by kind, to ``counts``.
 
     Control characters become spaces; zero-width spaces, soft hyphens and byte order marks go; lone surrogates, which
     no file can hold, become U+FFFD; a literal sentence mark in the text gets spaces inside.
@@ -74,7 +90,7 @@ def clean(text: str, counts: Counter) -> str:
         text, found = _CONTROL.subn(" ", text)
         counts["control characters replaced by spaces"] += found
     if "<" in text:
-        text, found = _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
+        text, found = neutralise_marks(text)
         counts[f"literal {SENTENCE_MARK} neutralised"] += found
     return " ".join(text.split())
 
@@ -84,57 +100,58 @@ def add_full_stop(text: str) -> str:
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
-def _sentences(pieces: Sequence[str], cut: bool, how: Finishing, counts: Counter) -> List[str]:
+def make_lines(document: Document, options: LineOptions) -> DocumentLines:
+    """Clean lines with sentence marks between sentences."""
+    made = DocumentLines()
+    sentences = _sentences(document.source, document.source_in_sentences, options, made.counts)
+    made.source = _join(_lead(sentences, options, made.counts))
+    in_sentences = document.targets_in_sentences
+    targets = [_join(_sentences(pieces, in_sentences, options, made.counts)) for pieces in document.targets] or [""]
+    made.targets = [target for target in targets if target] or [""]
+    made.counts["empty references left out"] += len(targets) - len(made.targets)
+    if not options.keep_empty:
+        made.dropped = "empty source" if not made.source else "empty target" if not made.targets[0] else ""
+    return made
+
+
+def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, counts: Counter) -> List[str]:
+    """Clean sentences; pieces that are not to be cut count as one each."""
     out: List[str] = []
     for piece in pieces:
         piece = clean(piece, counts)
-        if how.full_stops and piece:
+        if options.full_stops and piece:
             stopped = add_full_stop(piece)
             counts["full stops added"] += stopped is not piece
             piece = stopped
-        if cut or not how.split:
-            out += [piece] if piece else []
-        else:
-            from fairseq_etads.text.words import split_sentences  # here: importing fairseq takes seconds
-
+        if options.split and not in_sentences:
             out += split_sentences(piece)
+        elif piece:
+            out.append(piece)
     return out
 
 
-def _lead(sentences: List[str], how: Finishing, counts: Counter) -> List[str]:
-    """The first sentences and words of a document, if the options ask for no more."""
-    if how.source_sentences and len(sentences) > how.source_sentences:
-        number = how.source_sentences
-        if how.short_lead and sum(map(len, sentences[:number])) < how.short_lead:
+def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
+    """The first sentences and words of a document, as many as the options allow."""
+    if options.source_sentences and len(sentences) > options.source_sentences:
+        number = options.source_sentences
+        if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:
             number += 1
         counts["documents cut by --source-sentences"] += number < len(sentences)
         sentences = sentences[:number]
-    if how.source_words:
-        room, kept = how.source_words, []
-        for sentence in sentences:
-            words = sentence.split()
-            if len(words) > room:
-                counts["documents cut by --source-words"] += 1
-                kept += [" ".join(words[:room])] if room else []
-                break
-            kept.append(sentence)
-            room -= len(words)
-        sentences = kept
-    return sentences
+    if not options.source_words:
+        return sentences
+    words_left = options.source_words
+    kept: List[str] = []
+    for sentence in sentences:
+        words = sentence.split()
+        if len(words) > words_left:
+            counts["documents cut by --source-words"] += 1
+            kept += [" ".join(words[:words_left])] if words_left else []
+            break
+        kept.append(sentence)
+        words_left -= len(words)
+    return kept
 
 
-def _join(sentences: List[str]) -> Tuple[str, int]:
-    return f" {SENTENCE_MARK} ".join(sentences), len(sentences)
-
-
-def finish(document: Document, how: Finishing) -> Finished:
-    """Clean lines with sentence marks."""
-    done = Finished()
-    sentences = _lead(_sentences(document.source, document.source_cut, how, done.counts), how, done.counts)
-    done.source = _join(sentences)[0]
-    targets = [_join(_sentences(t, document.target_cut, how, done.counts))[0] for t in document.targets] or [""]
-    done.targets = [target for target in targets if target] or [""]
-    done.counts["empty references left out"] += len(targets) - len(done.targets)
-    if not how.keep_empty:
-        done.dropped = "empty source" if not done.source else "empty target" if not done.targets[0] else ""
-    return done
+def _join(sentences: List[str]) -> str:
+    return f" {SENTENCE_MARK} ".join(sentences)

@@ -1,45 +1,64 @@
 """Raw text to words, and words to subwords, in many processes, through fairseq's own --tokenizer and --bpe classes."""
 
+import contextlib
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 from tqdm import tqdm
 
-from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.files import InputError, read_lines
 
-from .files import SIDES, atomic_writer, ordered_map
+from .files import SIDES, atomic_writer
+from .processes import PLUGIN, ordered_map
 from .settings import Settings, inference_options
 
-WORDS, SUBWORDS = "words", "subwords"
+TO_WORDS, TO_SUBWORDS = "words", "subwords"
+"""The two stages of encoding: raw text to words, words to subwords."""
 
 
-def _flags(settings: Settings, out: Path) -> Namespace:
+def _fairseq_options(settings: Settings, out: Path) -> Namespace:
+    """What fairseq builds its tokenizer and its subword encoder from."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """``--tokenizer etads`` for documents or for summaries, which differ in what becomes of sentence marks."""
+    """The tokenizer ``--tokenizer etads`` for documents or for summaries, which treat sentence marks differently."""
     import fairseq_etads.plugin  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
     from fairseq.data import encoders
 
-    flags = _flags(settings, out)
+    options = _fairseq_options(settings, out)
     if side == "target":
-        flags.text_sentence_marks = "keep" if settings.target_marks else "drop"
-    return encoders.build_tokenizer(flags)
+        options.text_sentence_marks = "keep" if settings.target_marks else "drop"
+    return encoders.build_tokenizer(options)
+
+
+def _build_subword_encoder(settings: Settings, out: Path) -> Any:
+    """fairseq's encoder for the subword model in ``out``.
+
+    Raises:
+        InputError: the model is damaged.
+    """
+    import fairseq_etads.plugin  # noqa: F401, I001  # first: it keeps fairseq quiet
+    from fairseq.data import encoders
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return encoders.build_bpe(_fairseq_options(settings, out))
+    except (OSError, RuntimeError, ValueError, SystemExit) as error:
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and exits
+        path = out / settings.subword_files[0]
+        raise InputError(f"{path} is damaged ({reason}); give another OUT or delete it") from None
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """A function from a raw line to words, or from words to subwords."""
-    encode: Callable[[str], str]
-    if stage == WORDS:
-        encode = build_tokenizer(settings, out, side).encode
-    else:
-        import fairseq_etads.plugin  # noqa: F401, I001
-        from fairseq.data import encoders
-
-        encode = encoders.build_bpe(_flags(settings, out)).encode
+    """The function of a stage that encodes a line: raw text to words, or words to subwords."""
+    is_first = stage == TO_WORDS
+    encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
+    encode: Callable[[str], str] = encoder.encode
     return encode
 
 
@@ -56,12 +75,17 @@ def _encode_lines(lines: List[str]) -> List[str]:
 
 
 def encode_file(source: Path, destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode a file line by line, in order, whatever the number of processes."""
-    side = next(side for side in SIDES if destination.suffix == f".{side}")
+    """Encode a file line by line; the result does not depend on the number of processes.
+
+    Args:
+        destination: SPLIT.source or SPLIT.target. out: holds the subword model.
+        stage: TO_WORDS or TO_SUBWORDS.
+    """
+    side = destination.suffix[1:]
     with atomic_writer(destination) as file:
         shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
         start = (settings, out, stage, side)
-        for encoded in ordered_map(_encode_lines, read_lines(source), jobs, _start_worker, start, plugin=True):
+        for encoded in ordered_map(_encode_lines, read_lines(source), jobs, _start_worker, start, [PLUGIN]):
             file.write(encoded + "\n")
             shown.update()
         shown.close()
@@ -70,14 +94,14 @@ def encode_file(source: Path, destination: Path, settings: Settings, out: Path, 
 def encode_all(
     sources: Path, destination: Path, splits: Sequence[str], settings: Settings, out: Path, stage: str, jobs: int
 ) -> None:
-    """Encode the files of ``destination`` that are missing."""
+    """Encode the files of ``sources`` that are missing in the directory ``destination``."""
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         if not (destination / name).exists():
             encode_file(sources / name, destination / name, settings, out, stage, jobs)
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Numbers of tokens of a file's lines: mean, greatest, and how many lines have more than the papers read."""
+    """Numbers of tokens in a file's lines: mean, greatest, and how many lines are longer than what the papers read."""
     counts = [line.count(" ") + 1 if line else 0 for line in read_lines(path)]
     longer = {str(limit): sum(count > limit for count in counts) for limit in (100, 400, 500, 800)}
     return {

@@ -1,15 +1,16 @@
 """Factors of documents' words for feature-rich encoders: POS, entities, binned TF and IDF (Nallapati et al. 2016, 2.2).
 
-OUT/factors/SPLIT.NAME holds a value per token of OUT/tokens/SPLIT.source, as text; a subword has its word's. From them:
+OUT/factors/SPLIT.NAME holds a value per token of OUT/tokens/SPLIT.source, as text; a subword has the value of its word.
+From these files are made:
 
-    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}, those asked for, in that order
+    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: those asked for, in their order
     OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
     OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
 
-The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ..., and
-the last bin for all that is more. *idf* is ln((1 + D) / (1 + df)), D training documents of which df have the word, in
-bins of equal width from 0 to ln(1 + D), which a word has that no training document has. A sentence mark's factor is
-the mark.
+The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ...; the
+last bin is for that number and all greater ones. *idf* is ln((1 + D) / (1 + df)), where df of the D training documents
+have the word, in bins of equal width from 0 to ln(1 + D), the idf of a word that no training document has. A sentence
+mark has the mark for its value.
 """
 
 import contextlib
@@ -27,15 +28,20 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .encode import SUBWORDS, build_encoder, build_tokenizer
-from .files import atomic_writer, ordered_map, run_apart
+from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
+from .files import atomic_writer
+from .processes import PLUGIN, ordered_map, run_apart
 from .settings import Settings
 
 TAGS = ("pos", "ner")
+"""The factors that are tags of words, from a file or from spaCy."""
+
+Item = Tuple[str, str, str, Dict[str, str]]
+"""The arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
 
 
 def word_ends(tokens: List[str], settings: Settings) -> List[bool]:
-    """Of each token, whether a word ends with it."""
+    """For each token, whether it is the last one of a word."""
     if settings.tokens == "bpe":
         return [not token.endswith("@@") for token in tokens]
     if not settings.is_sentencepiece:
@@ -47,7 +53,7 @@ def word_ends(tokens: List[str], settings: Settings) -> List[bool]:
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
-    """The words that tokens make, and of each token the number of its word."""
+    """The words that the tokens make, and for each token the number of its word, from 0."""
     words: List[str] = []
     numbers: List[int] = []
     parts: List[str] = []
@@ -67,7 +73,7 @@ def _word(parts: List[str], settings: Settings) -> str:
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """Number of documents, and of how many each word is in."""
+    """The number of documents, and for each word the number of documents that have it."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -77,30 +83,35 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """0 (in every document) to bins - 1 (in none or few); see the module's text."""
+    """The bin of a word's idf: 0 if every document has it, bins - 1 if none or few have; see the module's docstring."""
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
-class Factors:
-    """Values of the tokens of a line; each process has one.
+class FactorValues:
+    """Computes the factors of a line's tokens; each process has an instance of its own.
 
     Args:
-        idf: bin of each word of the training documents.
+        idf: the bin of each word of the training documents.
+
+    Raises:
+        InputError: spaCy, its model or the subword model cannot be loaded.
     """
 
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger: Any = load_spacy(settings.spacy_model) if settings.spacy_model else None
         self.tokenizer = None if self.tagger else build_tokenizer(settings, out, "source")
-        self.pieces: Optional[Callable[[str], str]] = None
+        self.encode_subwords: Optional[Callable[[str], str]] = None
         if settings.is_sentencepiece and not self.tagger and set(TAGS).intersection(settings.factors):
-            self.pieces = build_encoder(settings, out, SUBWORDS, "source")
+            self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
-    def values(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """A line of values per factor, in the order of the settings.
+    def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
+        """For each factor, in the order of the settings, a line with a value per token.
 
         Args:
-            raw, tags: the raw line and, of each tag factor that is read, a tag per word between white space.
+            where: the place of the line, for messages.
+            raw: the line of TEXT that the tokens come from.
+            tags: for each factor that is read from a file, its line there: a tag per word between white space.
 
         Raises:
             InputError: tags do not fit the words.
@@ -114,14 +125,14 @@ class Factors:
             elif name == "idf":
                 values = [self.idf.get(word, str(self.settings.idf_bins - 1)) for word in words]
             elif self.tagger is not None:
-                values = self._spacy(name, words)
+                values = self._spacy_tags(name, words)
             else:
-                values = self._read(f"{where} ({name})", raw, tags[name].split(), len(words))
+                values = self._read_tags(f"{where} ({name})", raw, tags[name].split(), len(words))
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
             lines.append(" ".join(values[number] for number in numbers))
         return lines
 
-    def _spacy(self, name: str, words: List[str]) -> List[str]:
+    def _spacy_tags(self, name: str, words: List[str]) -> List[str]:
         if not words:
             return []
         from spacy.tokens import Doc
@@ -131,22 +142,23 @@ class Factors:
             return [token.tag_ or token.pos_ or "X" for token in document]
         return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in document]
 
-    def _count(self, word: str) -> int:
-        """Words that a word between spaces becomes. SentencePiece's normal form can have more (of "can´t") or none."""
-        if self.pieces is None:
+    def _word_count(self, word: str) -> int:
+        """How many words a word between spaces becomes; SentencePiece can make several ("can´t") or none of it."""
+        if self.encode_subwords is None:
             return len(word.split())
-        return len(join_words(self.pieces(word).split(), self.settings)[0])
+        return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
-    def _read(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
+    def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
+        """Tags of the ``expected`` words of a line, from tags of the words between spaces in the raw line."""
         assert self.tokenizer is not None
-        left = iter([tag for tag in tags if tag != SENTENCE_MARK])
+        remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
         for number, sentence in enumerate(self.tokenizer.encode_words(raw)):
             if number and self.settings.source_marks:
                 values.append(SENTENCE_MARK)
             for tokens in sentence:
-                values += [next(left, "")] * self._count(tokens)
+                values += [next(remaining, "")] * self._word_count(tokens)
                 words += 1
         if words != len(tags) - tags.count(SENTENCE_MARK):
             raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
@@ -156,7 +168,7 @@ class Factors:
 
 
 def load_spacy(model: str) -> Any:
-    """A spaCy pipeline that is installed here.
+    """An installed spaCy pipeline, without the parts that are not needed.
 
     Raises:
         InputError: spaCy or the model is not installed.
@@ -172,20 +184,20 @@ def load_spacy(model: str) -> Any:
         raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
 
-_factors: Factors
+_factor_values: FactorValues
 
 
 def _start_worker(settings: Settings, out: Path, idf: Dict[str, str]) -> None:
-    global _factors
-    _factors = Factors(settings, out, idf)
+    global _factor_values
+    _factor_values = FactorValues(settings, out, idf)
 
 
-def _work(items: List[Tuple[str, str, str, Dict[str, str]]]) -> List[List[str]]:
-    return [_factors.values(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
+def _factor_lines(items: List[Item]) -> List[List[str]]:
+    return [_factor_values.lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Files with tags that are needed, TEXT/SPLIT.source.NAME.
+    """By factor, the files of tags that the settings need: TEXT/SPLIT.source.NAME.
 
     Raises:
         InputError: one is missing.
@@ -201,7 +213,8 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
     return files
 
 
-def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Tuple[str, str, str, Dict[str, str]]]:
+def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
+    """The lines of a split's documents; raises InputError if a file has fewer than the others."""
     files = tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -216,18 +229,21 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Tu
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]
 ) -> None:
-    """Write what the module's text lists.
+    """Write all files that the module's docstring lists.
+
+    Args:
+        like: the prepared directory whose dictionaries and bins of IDF are taken, or nothing.
 
     Raises:
         InputError: tags are missing or do not fit, or spaCy is asked for and not there.
     """
-    idf = _idf(out, settings, like) if "idf" in settings.factors else {}
+    idf = _idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
         files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
         items = _items(out, text, split, settings)
         with contextlib.ExitStack() as stack:
             opened = [stack.enter_context(atomic_writer(path)) for path in files]
-            for lines in ordered_map(_work, items, jobs, _start_worker, (settings, out, idf), plugin=True):
+            for lines in ordered_map(_factor_lines, items, jobs, _start_worker, (settings, out, idf), [PLUGIN]):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in settings.factors:
@@ -237,8 +253,8 @@ def make_factors(
         file.write("\n")
 
 
-def _idf(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
-    """Bins of the training words; kept in OUT/factors/idf.txt, for other text."""
+def _idf_bins(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
+    """The bin of each training word, which is also written to OUT/factors/idf.txt, for test sets that come later."""
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
@@ -252,7 +268,7 @@ def _idf(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequence[Path]) -> None:
-    """Dictionary and ids of one factor; raises InputError if their lengths are not those of the documents."""
+    """Write the dictionary and the ids of a factor; raises InputError if these are not as long as the documents."""
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py
     from .dictionary import count_words  # first: it keeps fairseq quiet
 

@@ -9,19 +9,19 @@ import numpy as np
 from fairseq_etads.text.files import read_lines
 
 
-def overlap(text: Path, splits: Sequence[str], pairs: bool = False) -> Dict[str, Dict[str, int]]:
-    """By split, how many documents stand in it before already, and in splits before it.
+def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
+    """For each split, how many of its documents are duplicates within it or also in a split before it.
 
-    Compared are whole lines of TEXT/SPLIT.source, empty ones aside, by 8 bytes of a hash each: that is the memory it
-    needs, and among a million documents a false hit has a chance of 1 in 20 million.
+    Whole lines of TEXT/SPLIT.source are compared, empty ones aside, by 8 bytes of a hash each. So it needs 8 bytes of
+    memory for a document, and among a million documents the chance of a single false match is 1 in 20 million.
 
     Args:
-        pairs: a training document stands once for each of its references, one after another; they count once.
+        repeated: training documents are repeated, line after line, for each of their references; count them once.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
     for split in splits:
-        hashes = np.fromiter(_hashes(text / f"{split}.source", pairs and split == "train"), dtype=np.uint64)
+        hashes = np.fromiter(_hashes(text / f"{split}.source", repeated and split == "train"), dtype=np.uint64)
         known[split] = np.unique(hashes)
         found[split] = {"duplicates": len(hashes) - len(known[split])}
         for other in splits[: splits.index(split)]:
@@ -29,9 +29,9 @@ def overlap(text: Path, splits: Sequence[str], pairs: bool = False) -> Dict[str,
     return found
 
 
-def _hashes(path: Path, once: bool) -> Iterator[int]:
-    before = ""
+def _hashes(path: Path, skip_repeated: bool) -> Iterator[int]:
+    previous = ""
     for line in read_lines(path):
-        if line and not (once and line == before):
+        if line and not (skip_repeated and line == previous):
             yield int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
-        before = line
+        previous = line

@@ -1,29 +1,27 @@
-"""Parallel text to a binarised directory that fairseq trains on: tokenise, learn subwords, apply them, binarise.
+"""Parallel text to a directory that fairseq-train reads: the command ``etads-prepare``.
 
-The tokeniser and the subword models are called through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that
-``fairseq-interactive`` with the flags this command prints treats new text exactly as the training text was treated.
+Text is tokenised, subwords are learnt and applied, and the result is binarised. Tokenisers and subword models are used
+through fairseq's own ``--tokenizer`` and ``--bpe`` classes, so that ``fairseq-interactive`` with the options that this
+command prints treats new text exactly as the training text was treated.
 """
 
 import argparse
 import json
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_etads.text.files import InputError, read_lines
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
-from .encode import SUBWORDS, WORDS, encode_all, lengths
+from .command import add_jobs, errors_in_one_line
+from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
-from .files import SIDES, SPLITS, add_jobs, checked_lines, printable, read_json, write_json
+from .files import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
-from .settings import WORDS as WORD_KINDS
 from .subwords import learn_bpe, learn_sentencepiece
-
-__all__ = ["InputError", "Settings", "command_line", "inference_options", "prepare", "read_lines"]
 
 DESCRIPTION = f"""\
 Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
@@ -38,8 +36,8 @@ was made from. At the end the options are printed with which fairseq-interactive
 second call with the same options does only what is missing."""
 
 
-def check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
-    """Checksums of the files of the splits.
+def _check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
+    """Checksums of the text files of the splits, by file name.
 
     Raises:
         InputError: a file is missing or empty, or a pair of files differs in its number of lines.
@@ -54,15 +52,15 @@ def check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
             if not path.is_file():
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
                 raise InputError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
-            checksums[path.name], counts[path] = checked_lines(path)
+            checksums[path.name], counts[path] = checksum_and_lines(path)
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())
             raise InputError(f"line counts must be equal and above 0, but {said}")
     return checksums
 
 
-def claim_output(out: Path, record: Dict[str, Any]) -> None:
-    """Write prepare.json, or check that an existing one says the same.
+def _claim_output(out: Path, record: Dict[str, Any]) -> None:
+    """Write ``record`` to prepare.json, after checking that an existing one says the same.
 
     Raises:
         InputError: OUT was made with other options or from other text.
@@ -79,14 +77,9 @@ def claim_output(out: Path, record: Dict[str, Any]) -> None:
     write_json(path, record)
 
 
-def _subword_files(settings: Settings) -> List[str]:
-    """What holds the subword model, the file that encodes text first."""
-    return {"bpe": ["codes.bpe"], "word": []}.get(settings.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
-
-
-def _learn(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
-    """The subword model, learnt from the training text or taken from another directory."""
-    names = _subword_files(settings)
+def _make_subword_model(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
+    """Learn the subword model from the training text in ``words``, or copy that of ``like``, unless ``out`` has it."""
+    names = settings.subword_files
     if all((out / name).exists() for name in names):
         return
     if like:
@@ -95,33 +88,32 @@ def _learn(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> 
         return
     train = [words / f"train.{side}" for side in SIDES]
     if settings.tokens == "bpe":
-        learn_bpe(train, settings.size, out / "codes.bpe")
+        learn_bpe(train, settings.size, out / names[0])
     else:
         kind = "bpe" if settings.tokens == "sentencepiece-bpe" else "unigram"
-        learn_sentencepiece(train, settings.size, out / "sentencepiece.model", kind)
+        learn_sentencepiece(train, settings.size, out / names[0], kind)
 
 
-def write_report(out: Path, splits: Sequence[str]) -> Dict[str, Any]:
-    """Write OUT/report.json: lengths of all tokenised texts, and SHA-256 of what was made.
+def _write_report(out: Path, splits: Sequence[str]) -> None:
+    """Write OUT/report.json: numbers of tokens of all texts, and SHA-256 of the files in OUT/bin.
 
-    The lengths are those of Table 2 of the Aggregation Transformer's paper: mean and greatest numbers of tokens.
+    Means and maxima are what Table 2 of the Aggregation Transformer's paper gives.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     report = {
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
-        "sha256": {path.name: checked_lines(path)[0] for path in made if path.name != "preprocess.log"},
+        "sha256": {path.name: checksum(path) for path in made},
     }
     write_json(out / "report.json", report)
-    return report
 
 
-def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Optional[Path] = None) -> Dict[str, Any]:
-    """Do what is missing in ``out``; returns the options for new text (see :func:`inference_options`).
+def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional[Path] = None) -> Dict[str, Any]:
+    """Make in ``out`` what is missing; returns the options for new text (see :func:`inference_options`).
 
     Args:
-        like: a prepared directory: its settings, subword model and dictionaries are taken, and TEXT may have only some
-            of the splits.
+        like: a prepared directory whose settings, subword model and dictionaries are taken; ``text`` may then have only
+            some of the splits.
 
     Raises:
         InputError: the text, the options or an earlier output do not fit.
@@ -132,30 +124,26 @@ def prepare_with(settings: Settings, text: Path, out: Path, jobs: int, like: Opt
         settings = _settings_of(like)
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
-    record = {"settings": settings.record(), "text": check_text(text, splits)}
+    record = {"settings": settings.record(), "text": _check_text(text, splits)}
     if like:
-        record["like"] = _taken_from(like, settings)
+        record["like"] = _checksums_of(like, settings)
     for split in splits:
         tags = tag_files(text, split, settings)
-        record["text"].update({path.name: checked_lines(path)[0] for path in tags.values()})
-    claim_output(out, record)
+        record["text"].update({path.name: checksum(path) for path in tags.values()})
+    _claim_output(out, record)
     words = out / ("tokens" if settings.tokens == "word" else "words")
-    encode_all(text, words, splits, settings, out, WORDS, jobs)
+    encode_all(text, words, splits, settings, out, TO_WORDS, jobs)
     if settings.tokens != "word":
-        _learn(out, words, settings, taken)
-        encode_all(words, out / "tokens", splits, settings, out, SUBWORDS, jobs)
+        _make_subword_model(out, words, settings, taken)
+        encode_all(words, out / "tokens", splits, settings, out, TO_SUBWORDS, jobs)
     binarise(out, text, splits, settings, jobs, taken)
     if not (out / "report.json").exists():
-        write_report(out, splits)
+        _write_report(out, splits)
     return inference_options(settings.record(), out)
 
 
-def prepare(text: Path, out: Path, tokens: str, size: int, lowercase: bool, jobs: int, **more: Any) -> Dict[str, Any]:
-    """:func:`prepare_with` for the options that matter most; ``more`` are other fields of :class:`Settings`."""
-    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
-
-
 def _settings_of(prepared: Path) -> Settings:
+    """The settings of a prepared directory; raises InputError if it is not complete."""
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
         raise InputError(f"--like {prepared}: not a directory that etads-prepare has finished")
@@ -165,15 +153,15 @@ def _settings_of(prepared: Path) -> Settings:
         raise InputError(f"--like {prepared}: prepare.json is damaged ({error})") from None
 
 
-def _taken_from(like: Path, settings: Settings) -> Dict[str, str]:
-    """Checksums of what --like gives: dictionaries, subwords and bins of IDF."""
-    subwords = _subword_files(settings)[:1]  # SentencePiece's other file is for people
+def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
+    """Checksums of what is taken from --like: dictionaries, the subword model and the bins of IDF."""
+    subwords = settings.subword_files[:1]  # SentencePiece's other file is for people
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:
         if not path.is_file():
             raise InputError(f"--like {like}: it has lost {path.name}")
-    return {path.name: checked_lines(path)[0] for path in paths}
+    return {path.name: checksum(path) for path in paths}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -214,7 +202,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
+def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
+    """The settings that the options say; raises InputError if others are given beside --like."""
     given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
     others = sorted(set(given) - {"text", "out", "like", "jobs"})
     if args.like and others:
@@ -240,12 +229,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-prepare."""
     parser = build_parser()
     args = parser.parse_args(argv)
-    try:
-        options = prepare_with(_settings(parser, args), args.text, args.out, max(1, args.jobs), args.like)
+    with errors_in_one_line("etads-prepare"):
+        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like)
         report = read_json(args.out / "report.json", "delete it to have it made again")
-    except (InputError, OSError) as error:
-        print(f"etads-prepare: {printable(str(error))}", file=sys.stderr)
-        sys.exit(2)
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")

@@ -1,19 +1,28 @@
-"""What etads-prepare was asked for, as prepare.json remembers it, and what new text needs to be treated alike."""
+"""The settings of etads-prepare, which prepare.json records, and the options that treat new text in the same way."""
 
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_etads.text.files import InputError
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
-WORDS = ("moses", "ptb", "spaces", "characters", "raw")
 FACTORS = ("pos", "ner", "tf", "idf")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options that decide what comes out; ``words`` empty: Moses's, or raw text with SentencePiece."""
+    """The options of etads-prepare that decide the result; prepare.json has them under these names.
+
+    Attributes:
+        tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default that goes with ``tokens``.
+        size: BPE merges, SentencePiece pieces or words kept.
+        source_marks, target_marks: keep sentence marks in documents, in summaries.
+        separate: a dictionary for documents and one for summaries, of ``source_size`` and ``target_size`` words; 0 is
+            ``size`` words, or all subwords.
+        factors: some of FACTORS. tf_bins, idf_bins: how many bins those two have.
+        spacy_model: what makes the factors pos and ner; empty: they are read from files.
+    """
 
     tokens: str = "bpe"
     size: int = 8000
@@ -35,10 +44,18 @@ class Settings:
 
     @property
     def word_kind(self) -> str:
+        """One of WORD_KINDS: ``words``, or the default."""
         return self.words or ("raw" if self.is_sentencepiece else "moses")
 
+    @property
+    def subword_files(self) -> List[str]:
+        """Names of the files of the subword model, the one that encodes text first."""
+        if self.tokens == "word":
+            return []
+        return ["codes.bpe"] if self.tokens == "bpe" else ["sentencepiece.model", "sentencepiece.vocab"]
+
     def check(self) -> None:
-        """Raise InputError for what does not fit together; names the option."""
+        """Raise InputError, which names the option, for values that are impossible or do not fit together."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -67,14 +84,18 @@ class Settings:
             )
 
     def record(self) -> Dict[str, Any]:
-        """For prepare.json: the first three, and whatever is not the default."""
-        usual = {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(self)}
+        """What prepare.json says: the first three settings, and all others that are not at their defaults."""
+        defaults = asdict(Settings())
         always = ("tokens", "size", "lowercase")
-        return {name: value for name, value in asdict(self).items() if name in always or value != usual[name]}
+        return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Options for fairseq-interactive and fairseq-generate, without their dashes."""
+    """Options with which fairseq-interactive and fairseq-generate treat text as ``out`` was treated; without dashes.
+
+    Args:
+        record: settings as in prepare.json. out: the prepared directory, which holds the subword model.
+    """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
     if settings.word_kind != "moses":
@@ -84,12 +105,12 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     if settings.source_marks:
         options["text-sentence-marks"] = "insert"
     if settings.tokens == "bpe":
-        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / "codes.bpe")})
+        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
     if settings.is_sentencepiece:
-        options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / "sentencepiece.model")})
+        options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
     return options
 
 
 def command_line(options: Dict[str, Any]) -> List[str]:
-    """Options as words of a command line."""
+    """Options as the words of a command line; the value True stands for a flag."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]

@@ -1,4 +1,4 @@
-"""Learning subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
+"""Learns subwords: BPE (subword-nmt), SentencePiece's unigram pieces or merges. The sentence mark stays whole."""
 
 import contextlib
 import io
@@ -18,10 +18,10 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt).
+    """Learn ``size`` merges on the files together (Sennrich et al. 2016; subword-nmt) and write them to ``codes``.
 
     fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. So the file begins with the merges that
-    make the words of WHOLE: as the first ones they are always done, and they need a "<" to do anything to other words.
+    make the words of WHOLE: the first merges are always applied, and these touch no other word unless it has a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -37,7 +37,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def _whole_merges() -> Iterator[str]:
-    """Merges from left to right that make each word of WHOLE, "</w>" marking its end."""
+    """Merges that make each word of WHOLE from left to right; "</w>" marks its end."""
     for word in WHOLE:
         letters = [*word[:-1], word[-1] + "</w>"]
         for place in range(1, len(letters)):
@@ -45,7 +45,10 @@ def _whole_merges() -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces on the files together (unigram: Kudo 2018; bpe: Sennrich et al. 2016; SentencePiece).
+    """Learn ``size`` pieces on the files together, and write ``model`` and, beside it, a ``.vocab`` file for people.
+
+    Args:
+        kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
 
     Raises:
         InputError: the text is too small for so many pieces.

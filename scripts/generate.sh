@@ -69,7 +69,7 @@ if [ -n "$input" ]; then
     # fairseq would end a line at a lone carriage return as well, and say of bad UTF-8 only that there is some
     python - "$input" "$output.input" <<'PYTHON' || exit 2
 import pathlib, sys
-from etads_preprocess.prepare import InputError, read_lines
+from fairseq_etads.text.files import InputError, read_lines
 try:
     with open(sys.argv[2], "w", encoding="utf-8", newline="\n") as file:
         for line in read_lines(pathlib.Path(sys.argv[1])):

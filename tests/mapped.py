@@ -1,10 +1,25 @@
-"""Functions for other processes, in a module that imports nothing slow."""
+"""Functions for other processes, which find them only at the top level of a module."""
+
+import os
+import signal
 
 from fairseq_etads.text.files import InputError
 
 
 def nothing():
     pass
+
+
+def no_model():
+    raise InputError("codes.bpe is damaged")
+
+
+def no_module():
+    raise ImportError("spaCy is missing")
+
+
+def exit_at_once():
+    raise SystemExit(1)
 
 
 def double(items):
@@ -15,3 +30,7 @@ def broken(items):
     if 70 in items:
         raise InputError("line 70: broken")
     return items
+
+
+def killed(items):
+    os.kill(os.getpid(), signal.SIGKILL)

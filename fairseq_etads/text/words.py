@@ -2,20 +2,20 @@
 
 A *sentence mark* stands between the sentences of a line. Every class below is given sentences without marks; the marks
 are the business of :class:`fairseq_etads.text.tokenizer.TextTokenizer`.
+
+nltk and sacremoses are imported where they are first used: together they cost 1.8 s of processor time (nltk loads scipy
+and scikit-learn where they are installed), and most commands need only the constants of this module to start.
 """
 
 import functools
 import re
-from typing import Dict, Iterator, List
-
-from nltk.tokenize.destructive import NLTKWordTokenizer
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
-from nltk.tokenize.treebank import TreebankWordDetokenizer
-from sacremoses import MosesDetokenizer, MosesTokenizer
-from sacremoses.corpus import NonbreakingPrefixes
+from typing import Any, Dict, Iterator, List
 
 SENTENCE_MARK = "<q>"
 """Stands between the sentences of a line, in raw text, among the tokens and in summaries."""
+
+WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
+"""How --words and --text-words cut text into words; see the classes below."""
 
 CACHED_CHUNKS = 500_000
 """Different chunks of text whose words are remembered, about 100 MB; then the memory starts anew."""
@@ -34,8 +34,11 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.lru_cache(maxsize=None)
-def _punkt() -> PunktSentenceTokenizer:
+def _punkt() -> Any:
     """Punkt's rules with Moses's abbreviations, which sacremoses carries: no trained model, nothing to download."""
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from sacremoses.corpus import NonbreakingPrefixes
+
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
     # "no." ends sentences, too; a single letter is an initial by Punkt's own rules
@@ -108,6 +111,8 @@ class MosesWords:
     """Moses's tokeniser (sacremoses) without escapes, hyphens split as ``@-@``."""
 
     def __init__(self, language: str = "en"):
+        from sacremoses import MosesDetokenizer, MosesTokenizer
+
         self.tokenizer = MosesTokenizer(language)
         self.detokenizer = MosesDetokenizer(language)
 
@@ -139,6 +144,9 @@ class TreebankWords:
     _contracted = re.compile(r"(?i)\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b")
 
     def __init__(self) -> None:
+        from nltk.tokenize.destructive import NLTKWordTokenizer
+        from nltk.tokenize.treebank import TreebankWordDetokenizer
+
         self.tokenizer = NLTKWordTokenizer()
         self.detokenizer = TreebankWordDetokenizer()
         self._known: Dict[str, str] = {}

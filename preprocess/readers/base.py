@@ -1,4 +1,4 @@
-"""What every reader has: options, splits, and a way from an item of its files to a document."""
+"""The base class of readers: options, splits, the items of a split, and a document of each item."""
 
 import argparse
 from collections import Counter
@@ -11,14 +11,17 @@ from ..documents import Document
 
 
 class Reader:
-    """Finds the items of each split (in order, by one process) and makes a document of one (in any process).
+    """Reads one corpus format: one process finds the items of a split in order, any process makes a document of one.
 
-    A reader is copied to every process, so it holds names and settings, no open files.
+    A reader is copied to every process, so it holds names and settings, but no open files.
 
     Attributes:
-        name: the sub-command. summary: its help. defaults: of the options that all corpora share.
-        splits_text: documents may have to be cut into sentences.
-        counts: what happened to the files while items were found. notes: what else people should know.
+        name: the KIND on the command line of etads-corpus.
+        summary, description: the help of that KIND, in one line and in full.
+        defaults: defaults of shared options that differ for this corpus.
+        splits_text: whether documents may have to be cut into sentences.
+        counts: how often files were changed or skipped over, by kind of change, for report.json.
+        notes: sentences to show to the user.
     """
 
     name: ClassVar[str]
@@ -34,10 +37,10 @@ class Reader:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        """The options of this corpus alone."""
+        """Add the options that only this corpus has."""
 
     def splits(self) -> List[str]:
-        """Those that the input has, of train, valid and test.
+        """The splits that the input has, of train, valid and test.
 
         Raises:
             InputError: the input is not there or not of this kind.
@@ -45,19 +48,19 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """The files of each split whose content decides the result; of folders full of files, lists that name them."""
+        """The files of each split whose checksums tell whether the input has changed; see also :meth:`folders`."""
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """Folders full of files, of which names and sizes are compared."""
+        """Folders with too many files to read twice: changes are told by names and sizes."""
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """How many items a split has, if that is known without reading it."""
+        """The number of items of a split for the progress bar, None if only reading all of it would tell."""
         return None
 
     def items(self, split: str) -> Iterator[Any]:
-        """What :meth:`parse` makes documents of: file names, lines or rows, in order.
+        """The items of a split in order: file names, lines or rows, which :meth:`parse` makes documents of.
 
         Raises:
             InputError: a file cannot be read; names file and line.
@@ -65,34 +68,34 @@ class Reader:
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """File and place of an item, for people."""
+        """File and line of an item, for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
-        """A document.
+        """The document of an item.
 
         Raises:
-            BadDocument: the item is not one.
+            BadDocument: it cannot be read, or does not belong to the corpus.
         """
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if the numbers of documents written (by split) are not those of this corpus."""
+        """Raise InputError if ``kept``, the documents written of each split, are not as many as the corpus has."""
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Lines of a file by --fallback-encoding, counting the lines that are not UTF-8."""
+        """Lines of a file; those that are not UTF-8 are read by --fallback-encoding and counted."""
         return read_lines(path, self.fallback, self.counts, ends)
 
     def text(self, path: Path) -> str:
-        """All of a small file, line ends as newlines."""
+        """A small file as a whole, with newlines between lines."""
         return "\n".join(self.lines(path))
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """The path, if it is a file (or a directory).
+    """The path, checked to be a file (or a directory).
 
     Raises:
-        InputError: it is not; names the option.
+        InputError: it is not; the message names ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'directory' if directory else 'file'}")
@@ -100,7 +103,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """The first of the names, plain or compressed, that a folder has."""
+    """The first file with one of the names, plain or compressed, in one of the folders; None if there is none."""
     for name in names:
         for folder in folders:
             for suffix in ("", ".gz", ".xz", ".bz2"):

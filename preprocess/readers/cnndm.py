@@ -17,8 +17,8 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""The lists name 287,227 training stories. Papers since See et al. print 287,226; without the 114 stories that have no
-article, 287,113 are left, which is what their released data holds."""
+"""Numbers of documents. The lists name 287,227 training stories. Papers since See et al. print 287,226; without the 114
+stories that have no article, 287,113 are left, which is what See et al.'s released data holds."""
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
@@ -57,18 +57,18 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         add("--allow-missing", action="store_true", help="count listed stories that are nowhere instead of stopping")
         add("--entity-names", action="store_true", help="anonymised stories: put the names back")
 
-    def _list(self, split: str) -> Optional[Path]:
+    def _url_list(self, split: str) -> Optional[Path]:
         return first_existing([self.urls], LISTS[split])
 
     def splits(self) -> List[str]:
-        found = [split for split in LISTS if self._list(split)]
+        found = [split for split in LISTS if self._url_list(split)]
         if not found:
             names = [name for names in LISTS.values() for name in names]
             raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         return found
 
     def inputs(self) -> Dict[str, List[Path]]:
-        found = {split: self._list(split) for split in LISTS}
+        found = {split: self._url_list(split) for split in LISTS}
         return {split: [path] for split, path in found.items() if path}
 
     def folders(self) -> List[Path]:
@@ -78,7 +78,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         return sum(1 for _ in self.items(split))
 
     def items(self, split: str) -> Iterator[Tuple[str, str]]:
-        path = self._list(split)
+        path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
                 yield hashlib.sha1(url.strip().encode("utf-8")).hexdigest() + ".story", url.strip()
@@ -108,6 +108,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
+    """The numbers of documents that --expect allows, by split."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -117,7 +118,7 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """A story's paragraphs and highlights; with ``names``, entities of an anonymised one by their names.
+    """A story's paragraphs and highlights; with ``names``, an anonymised story gets its entities' names back.
 
     Everything behind the first "@highlight" belongs to the summary, as in See et al.'s program.
     """
@@ -137,7 +138,7 @@ def parse_story(text: str, names: bool = False) -> Document:
             current.append(line)
     if names:
         paragraphs, highlights = ([_named(line, entities) for line in lines] for lines in (paragraphs, highlights))
-    return Document(paragraphs, [highlights], target_cut=True)
+    return Document(paragraphs, [highlights], targets_in_sentences=True)
 
 
 def _named(line: str, entities: Dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import TreebankWords, split_sentences
 
 from ..documents import BadDocument, Document
 from .base import existing, first_existing
@@ -33,7 +34,7 @@ makes them. Either way it is a test set."""
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
         self.references = args.references
-        self.datelines = args.keep_datelines
+        self.keep_datelines = args.keep_datelines
         self.as_gigaword = args.as_gigaword
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
@@ -44,7 +45,7 @@ makes them. Either way it is a test set."""
             if not (paths[0] and paths[1]):
                 raise InputError(f"--data {args.data}: no input.txt and task1_ref0.txt")
             self.files["test"] = [paths[0], paths[1], *further_references(folders)]
-            self._check_number(len(self.files["test"]) - 1, str(args.data))
+            self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
             self.docs = existing("--docs", args.docs, directory=True)
             self.models = self._find_models(existing("--models", args.models, directory=True))
@@ -63,11 +64,12 @@ makes them. Either way it is a test set."""
             help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines")  # fmt: skip
         add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
 
-    def _check_number(self, found: int, where: str) -> None:
+    def _check_references(self, found: int, where: str) -> None:
         if self.references and found != self.references:
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
+        """Reference files by set and name of the article, in the order of their assessors' letters."""
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():
             match = _MODEL.fullmatch(path.name)
@@ -107,38 +109,38 @@ makes them. Either way it is a test set."""
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # the folder is named like the set and the letter of its chooser
+        # a folder is named like its set and the letter of the assessor who chose it
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
             raise BadDocument("no reference in --models")
-        self._check_number(len(models), str(item))
+        self._check_references(len(models), str(item))
         paragraphs = parse_article(self.text(item))
-        if paragraphs and not self.datelines:
+        if paragraphs and not self.keep_datelines:
             match = _DATELINE.match(paragraphs[0])
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
         if self.as_gigaword:
             paragraphs = [line for paragraph in paragraphs for line in _like_gigaword(paragraph)]
         references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
-        return Document(paragraphs, references, source_cut=self.as_gigaword, target_cut=True)
+        return Document(paragraphs, references, source_in_sentences=self.as_gigaword, targets_in_sentences=True)
 
 
 @functools.lru_cache(maxsize=None)
-def _treebank() -> Any:
-    from fairseq_etads.text.words import TreebankWords  # here: importing fairseq takes seconds
-
+def _treebank() -> TreebankWords:
     return TreebankWords()
 
 
 def _like_gigaword(paragraph: str) -> List[str]:
-    """Sentences of tokens in lower case with # for each digit."""
-    from fairseq_etads.text.words import split_sentences
-
+    """Sentences of Treebank words in lower case, with # for each digit."""
     return [re.sub("[0-9]", "#", " ".join(_treebank().encode(sentence))) for sentence in split_sentences(paragraph)]
 
 
 def parse_article(text: str) -> List[str]:
-    """Paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;)."""
+    """Paragraphs of an SGML article's TEXT, without tags and the wire services' own entities (&LR; &UR; &QL;).
+
+    Raises:
+        BadDocument: there is no TEXT.
+    """
     bodies = _TEXT.findall(text)
     if not bodies:
         raise BadDocument("no <TEXT>")

@@ -14,7 +14,7 @@ from ..files import SPLITS
 from .base import existing, first_existing
 from .parallel import Item, LineReader
 
-NAMES = {
+FILE_NAMES = {
     "train": [("train.article.txt", "train.title.txt"), ("train.src.txt", "train.tgt.txt")],
     "valid": [
         ("valid.article.filter.txt", "valid.title.filter.txt"),
@@ -26,7 +26,7 @@ NAMES = {
 }
 UNKNOWN = "<unk>"
 _DIGIT = re.compile(r"[0-9]")
-# words that betray a headline which is no headline: NAMAS's list, matched inside the lower-cased title as there
+# what shows that a title is no headline: NAMAS's list, searched for inside the lower-cased title as NAMAS does
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -71,14 +71,14 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Words of articles, and of titles, that are not rare; nothing if the files are ready-made."""
+        """The words of articles and those of titles that are not rare; None if rare ones are replaced already."""
         if "train" not in self.files:
             return None
         common = []
         for path in self.files["train"][:2]:
             words: Counter = Counter()
             for line in self.lines(path):
-                words.update(_normal(line).split())
+                words.update(_normalised(line).split())
             if UNKNOWN in words:
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
@@ -87,9 +87,9 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         return common
 
     def parse(self, item: Item) -> Document:
-        source, *targets = (_normal(line) for line in (item[2], *item[3]))
+        source, *targets = (_normalised(line) for line in (item[2], *item[3]))
         if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
-            reason = not_a_pair(source.split(), targets[0].split())
+            reason = filter_reason(source.split(), targets[0].split())
             if reason:
                 raise Unfit(reason)
         if self.common:
@@ -97,14 +97,14 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
                 " ".join(word if word in self.common[side > 0] else UNKNOWN for word in line.split())
                 for side, line in enumerate((source, *targets))
             )
-        return Document([source], [[target] for target in targets], source_cut=True, target_cut=True)
+        return Document([source], [[target] for target in targets], True, True)
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Files of articles and of titles (test: of all references) by split; only whole pairs count."""
+    """By split, the file of articles, then that of titles (test: those of all references); both must be there."""
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
-        for article, title in NAMES[split]:
+        for article, title in FILE_NAMES[split]:
             pair = [first_existing(folders, [name]) for name in (article, title)]
             if pair[0] and pair[1] and split not in found:
                 found[split] = [pair[0], pair[1]]
@@ -114,18 +114,19 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
 
 def further_references(folders: List[Path]) -> List[Path]:
-    """task1_ref1.txt and so on."""
+    """The files task1_ref1.txt, task1_ref2.txt and so on, up to the first that is missing."""
     numbered = (first_existing(folders, [f"task1_ref{number}.txt"]) for number in itertools.count(1))
     return [path for path in itertools.takewhile(bool, numbered) if path]
 
 
-def _normal(line: str) -> str:
+def _normalised(line: str) -> str:
+    """Lower case, # for each digit, the unknown word spelled alike."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
-def not_a_pair(article: List[str], title: List[str]) -> str:
-    """Why NAMAS's filter drops a pair (of lower-cased words), or nothing."""
+def filter_reason(article: List[str], title: List[str]) -> str:
+    """Why NAMAS's filter drops a pair of lower-cased article and title; empty if it keeps the pair."""
     if "." not in article:
         return "filter: article without a full stop"
     if _NOT_TITLES.search(" ".join(title)):

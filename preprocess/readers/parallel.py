@@ -1,4 +1,4 @@
-"""Parallel text: documents in one file, summaries in another, one a line; several files of summaries are references."""
+"""Parallel text: a file with a document a line, and one or more files with a reference summary a line."""
 
 import argparse
 import itertools
@@ -13,10 +13,11 @@ from ..files import SPLITS
 from .base import Reader, existing
 
 Item = Tuple[str, int, str, List[str]]
+"""File, line number, document, references."""
 
 
 class LineReader(Reader):
-    """Documents and references line by line; ``files`` (by split) holds the document file and those of references."""
+    """Reads documents and references line by line from the files of a split: documents first, then references."""
 
     files: Dict[str, List[Path]]
 
@@ -39,7 +40,7 @@ class LineReader(Reader):
         return f"{item[0]}, line {item[1]}"
 
     def parse(self, item: Item) -> Document:
-        return Document([item[2]], [[target] for target in item[3]], source_cut=True, target_cut=True)
+        return Document([item[2]], [[target] for target in item[3]], True, True)
 
 
 class Parallel(LineReader):
@@ -75,4 +76,4 @@ without, it counts as a part of the text and is neutralised."""
         source, targets = [item[2]], [[target] for target in item[3]]
         if self.marked:
             source, targets = source[0].split(SENTENCE_MARK), [target[0].split(SENTENCE_MARK) for target in targets]
-        return Document(source, targets, source_cut=self.marked, target_cut=self.marked)
+        return Document(source, targets, self.marked, self.marked)

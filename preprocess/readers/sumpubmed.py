@@ -11,10 +11,10 @@ from fairseq_etads.text.files import InputError
 from ..documents import BadDocument, Document, Unfit
 from ..files import SPLITS
 from .base import Reader, existing
-from .tables import Table, find_jsonl
+from .tables import Table, find_jsonl, jsonl_options
 
-SOURCE_WORDS = 520
-LEAST_SOURCE_WORDS = 400
+MAX_SOURCE_WORDS = 520
+MIN_SOURCE_WORDS = 400
 TARGET_WORDS = range(15, 131)
 HEADINGS = ("BACKGROUND", "RESULTS", "CONCLUSIONS")
 VALID_SHARE, TEST_SHARE = 0.03, 0.02
@@ -24,11 +24,10 @@ class SumPubMed(Reader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
-From line_text/text_N.txt (a sentence a line) the first sentences that have {SOURCE_WORDS} words together at most, at
-least {LEAST_SOURCE_WORDS}; from abstract/abstract_N.txt the section BACKGROUND, if it has {TARGET_WORDS[0]} to \
-{TARGET_WORDS[-1]} words. Articles go
-to splits by a seeded hash of their number. JSON lines with lists of sentences, "source" and "target", are taken as
-they are."""
+Documents are the first sentences of line_text/text_N.txt (a sentence a line) that have {MAX_SOURCE_WORDS} words at most
+together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND of abstract/abstract_N.txt, if it has
+{TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. Articles go to splits by a seeded hash of their number. JSON lines with
+"source" and "target", lists of sentences, are taken as they are."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -37,7 +36,7 @@ they are."""
         self.table: Optional[Table] = None
         files = find_jsonl(data)
         if files:
-            self.table = Table.of_files(args, files, "source", "target")
+            self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
             self.splits_text = False  # lists of sentences; other values are cut all the same
             return
@@ -55,7 +54,7 @@ they are."""
         add("--seed", metavar="N", type=int, default=1, help="of the hash (default: %(default)s)")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Numbers of articles by split."""
+        """The numbers of the articles of each split; a size of 0 stands for a fixed share of all."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         numbers = [int(name.group(1)) for name in names if name]
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
@@ -76,7 +75,7 @@ they are."""
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # an abstract that is missing is the matter of parse()
+        # parse() deals with an abstract that is missing
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
@@ -98,26 +97,34 @@ they are."""
             raise BadDocument("no abstract")
         source = beginning(self.text(self._path("text", item)))
         target = background(self.text(self._path("abstract", item)))
-        return Document(source, [target], source_cut=True)
+        return Document(source, [target], source_in_sentences=True)
 
 
 def beginning(text: str) -> List[str]:
-    """The first sentences of an article that have at most SOURCE_WORDS words together, without headings."""
+    """The first sentences of an article that have at most MAX_SOURCE_WORDS words together, without headings.
+
+    Raises:
+        Unfit: they have fewer than MIN_SOURCE_WORDS.
+    """
     out: List[str] = []
     words = 0
     for line in text.split("\n"):
         length = 0 if line.strip() in HEADINGS else len(line.split())
-        if words + length > SOURCE_WORDS:
+        if words + length > MAX_SOURCE_WORDS:
             break
         out += [line] if length else []
         words += length
-    if words < LEAST_SOURCE_WORDS:
-        raise Unfit(f"article with fewer than {LEAST_SOURCE_WORDS} words")
+    if words < MIN_SOURCE_WORDS:
+        raise Unfit(f"article with fewer than {MIN_SOURCE_WORDS} words")
     return out
 
 
 def background(text: str) -> List[str]:
-    """The paragraphs of an abstract's section BACKGROUND."""
+    """The paragraphs of an abstract's section BACKGROUND.
+
+    Raises:
+        BadDocument: there is no such section. Unfit: it is too short or too long.
+    """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:
         raise BadDocument("abstract without BACKGROUND")

@@ -1,4 +1,4 @@
-"""Tables of pairs: JSON lines, CSV, TSV and Parquet, with the column names of Hugging Face's data sets or others."""
+"""Tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
 
 import argparse
 import csv
@@ -25,15 +25,16 @@ COLUMNS = (
     ("text", "headline"),
     ("document", "title"),
 )
-"""Known pairs of columns; the first that a table has is taken."""
+"""Pairs of column names, those of Hugging Face's data sets among them; the first that a table has is taken."""
 
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
-LONGEST_FIELD = 1 << 26
-"""Characters of a cell of CSV; one that is longer is a quote that was never closed."""
+LONGEST_CELL = 1 << 26
+"""Characters of a cell of CSV; a longer one comes of a quote that was never closed."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 Item = Tuple[str, int, Any]
+"""File, number of the line or record, and its content: the two cells, the split and line of JSON, or what is wrong."""
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
@@ -43,8 +44,18 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
     return {split: path for split, path in found.items() if path}
 
 
+def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
+    """Options of :class:`Table` for JSON lines with "source" and "target", beside the shared options in ``args``."""
+    columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
+    return argparse.Namespace(**{**vars(args), **dict.fromkeys(SPLITS), **files, **columns})
+
+
 def format_of(path: Path) -> str:
-    """By the suffix, behind that of a compressed file."""
+    """The format that a file name tells, .gz, .xz and .bz2 at its end aside.
+
+    Raises:
+        InputError: it tells none.
+    """
     suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in (".gz", ".xz", ".bz2")]
     if suffixes and suffixes[-1] in FORMATS:
         return suffixes[-1]
@@ -61,24 +72,16 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.files: Dict[str, Path] = {}
-        self.columns: Dict[str, Tuple[str, str]] = {}
-        self.asked: Tuple[str, str] = (args.source_column, args.target_column)
-        self.references = args.target_list == "references"
+        self.asked_columns: Tuple[str, str] = (args.source_column, args.target_column)
+        self.lists_are_references = args.target_list == "references"
         self.quotes = not args.no_quotes
         self.skip_bad: bool = args.skip_bad
         files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
         if not files:
             raise InputError("give at least one of --train, --valid and --test")
-        self._open({split: existing(f"--{split}", path) for split, path in files.items()})
-
-    @classmethod
-    def of_files(
-        cls, args: argparse.Namespace, files: Dict[str, Path], source: str, target: str, target_list: str = "sentences"
-    ) -> "Table":
-        """A table of these files and columns, with the shared options of ``args``."""
-        more = {"source_column": source, "target_column": target, "target_list": target_list, "no_quotes": False}
-        return Table(argparse.Namespace(**{**vars(args), **dict.fromkeys(SPLITS), **files, **more}))
+        self.files = {split: existing(f"--{split}", path) for split, path in files.items()}
+        self.columns = {split: self._columns(path) for split, path in self.files.items()}
+        self.counts.clear()  # the lines that were looked at will be read again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -96,13 +99,8 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
             help="what a list in the column of summaries holds (default: %(default)s)",
         )
 
-    def _open(self, files: Dict[str, Path]) -> None:
-        self.files = files
-        for split, path in files.items():
-            self.columns[split] = self._columns(path)
-        self.counts.clear()  # lines that were looked at will be read again
-
     def _columns(self, path: Path) -> Tuple[str, str]:
+        """The names of the columns of documents and of summaries, from a file's header or its first record."""
         if format_of(path) == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
         if format_of(path) in ("csv", "tsv"):
@@ -114,23 +112,22 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
             try:
                 return self._choose(path, list(_record(line)))
             except BadDocument as error:
-                found = InputError(f"{path}, line {number}: {error}{_hint(line)}")
+                found = InputError(f"{path}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
                 found = error
-            if not self.skip_bad:  # else the first record that has the columns tells them
+            if not self.skip_bad:  # with --skip-bad the first record that has the columns tells them
                 raise found
             first = first or found
         raise first or InputError(f"{path}: empty")
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
+        """The two columns to take among ``names``: those asked for, else the first known pair."""
         known = next((pair for pair in COLUMNS if pair[0] in names and pair[1] in names), ("", ""))
-        chosen = (self.asked[0] or known[0], self.asked[1] or known[1])
+        chosen = (self.asked_columns[0] or known[0], self.asked_columns[1] or known[1])
         for column, option in zip(chosen, ("--source-column", "--target-column")):
             if column not in names:
-                asked = (
-                    f"{option} {column}: no such column" if column else f"{option} is needed: no known pair of columns"
-                )
-                raise InputError(f"{asked} in {path}; it has {', '.join(names) or 'none'}")
+                wrong = f"{column}: no such column" if column else "is needed: no known pair of columns"
+                raise InputError(f"{option} {wrong} in {path}; it has {', '.join(names) or 'none'}")
             if names.count(column) > 1:
                 raise InputError(f"{path}: {names.count(column)} columns are named {column}")
         return chosen
@@ -160,6 +157,7 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
                     self.counts["blank lines between records"] += 1
 
     def _cells(self, path: Path, columns: List[str]) -> Iterator[Item]:
+        """Items of a CSV or TSV file."""
         rows = enumerate(self._rows(path), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
@@ -173,7 +171,8 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
                 self.counts["blank lines between records"] += 1
 
     def _rows(self, path: Path) -> Iterator[List[str]]:
-        csv.field_size_limit(LONGEST_FIELD)
+        """All rows of a CSV or TSV file, its header too; a blank line is an empty row."""
+        csv.field_size_limit(LONGEST_CELL)
         how = {"strict": True} if self.quotes else {"quoting": csv.QUOTE_NONE}
         rows = csv.reader(self._csv_lines(path), delimiter="\t" if format_of(path) == "tsv" else ",", **how)
         try:
@@ -184,7 +183,7 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
             raise InputError(f"{path}, line {rows.line_num}: {reason}") from None
 
     def _csv_lines(self, path: Path) -> Iterator[str]:
-        """Lines without what ends the reading of csv: NULs (in Pythons below 3.11) and carriage returns in cells."""
+        """Lines without what the csv module stops at: carriage returns in cells and, before Python 3.11, NULs."""
         for number, line in enumerate(self.lines(path, ends=True), 1):
             line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
             if found and number == 1:
@@ -199,24 +198,31 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         content = item[2]
         if isinstance(content, str):
             raise BadDocument(content)
-        source, target = content
         if format_of(Path(item[0])) in ("jsonl", "json"):
-            columns, record = self.columns[source], _record(target)
+            split, line = content
+            columns, record = self.columns[split], _record(line)
             for column in columns:
                 if column not in record:
                     raise BadDocument(f'no "{column}"')
             source, target = (record[column] for column in columns)
-        if self.references and isinstance(target, list):
+        else:
+            source, target = content
+        if self.lists_are_references and isinstance(target, list):
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # a summary in several lines, or a list, is in sentences already
-        cut = (isinstance(target, list) and not self.references) or all(len(r) > 1 for r in references)
-        return Document(_pieces(source, "document"), references, isinstance(source, list), cut)
+        # a summary in several lines is in sentences already, like a list of them
+        is_list = isinstance(target, list) and not self.lists_are_references
+        in_sentences = is_list or all(len(reference) > 1 for reference in references)
+        return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """Sentences of a list, or lines of a text, without blank ones."""
+    """The sentences of a list or the lines of a text, without blank ones; ``what`` names the value in messages.
+
+    Raises:
+        BadDocument: it is neither.
+    """
     if value is None:
         return []
     if isinstance(value, str):
@@ -228,8 +234,9 @@ def _pieces(value: Any, what: str) -> List[str]:
 
 
 def _record(line: str) -> Dict[str, Any]:
+    """The object of a line of JSON; raises BadDocument if there is none."""
     try:
-        record = json.loads(line, object_pairs_hook=_object)
+        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise BadDocument(f"not JSON ({reason})") from None
@@ -238,19 +245,21 @@ def _record(line: str) -> Dict[str, Any]:
     return record
 
 
-def _object(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise BadDocument("a key stands twice in an object")
     return found
 
 
-def _hint(line: str) -> str:
-    is_array = line.lstrip()[:1] in ("[", "{")
-    return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if is_array else ""
+def _array_hint(line: str) -> str:
+    """Advice for a file that holds one JSON array instead of JSON lines."""
+    begins_json = line.lstrip()[:1] in ("[", "{")
+    return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
 def _parquet(path: Path) -> Any:
+    """The pyarrow.parquet.ParquetFile; raises InputError if it is none or pyarrow is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -281,8 +290,7 @@ The JSON lines of Cachola et al. (2020): "source", a list of sentences, and "tar
         files = find_jsonl(existing("--data", args.data, directory=True))
         if not files:
             raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
-        more = {"source_column": "source", "target_column": "target", "target_list": "references", "no_quotes": False}
-        super().__init__(argparse.Namespace(**{**vars(args), **dict.fromkeys(SPLITS), **files, **more}))
+        super().__init__(jsonl_options(args, files, target_list="references"))
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:

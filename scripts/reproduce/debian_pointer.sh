@@ -33,7 +33,7 @@ done
 python - "$out" "$seeds" $systems <<'PYTHON'
 import json, pathlib, re, sys
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
-from etads_preprocess.debian import stem
+from etads_preprocess.debian_index import stem
 
 out, seeds, pointers = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
 dictionary = SummarizationDictionary.load(str(out / "prepared" / "bin" / "dict.target.txt"))

@@ -9,13 +9,12 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
 from etads_preprocess.corpus import main
-from etads_preprocess.documents import Document, Finishing, clean, finish
-from etads_preprocess.files import ordered_map
+from etads_preprocess.documents import Document, LineOptions, clean, make_lines
+from etads_preprocess.processes import ordered_map
 from hypothesis import HealthCheck, given, settings
-from mapped import broken, double, nothing
 from test_readers import lines, refused, run
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import read_lines
 
 TEXT = st.text(st.characters(codec=None), max_size=40)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -79,7 +78,7 @@ def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
     assert made[1] == made[3]
 
 
-def testbroken_records_stop_the_command_or_are_counted(tmp_path, capsys):
+def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
     good = json.dumps({"source": "a b", "target": "c"})
     bad = ['{"source": "a"', '["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
     path = corpora.write(tmp_path / "train.jsonl", "\n".join([good, *bad, "", good]) + "\n")
@@ -245,7 +244,7 @@ def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     path = corpora.table(tmp_path / "train.csv", corpora.rows(3))
-    monkeypatch.setattr(corpus, "_work", stop)
+    monkeypatch.setattr(corpus, "_make_lines", stop)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
@@ -253,30 +252,11 @@ def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
 
 def test_leads_and_full_stops():
     document = Document(["One two. Three four.", "Five"], [["a"]])
-    done = finish(document, Finishing(full_stops=True, source_sentences=2, source_words=3))
+    done = make_lines(document, LineOptions(full_stops=True, source_sentences=2, source_words=3))
     assert done.source == "One two. <q> Three" and done.targets == ["a."]
     assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
-    assert finish(document, Finishing(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
-    assert finish(document, Finishing(split=False)).source == "One two. Three four. <q> Five"
-
-
-def test_only_so_much_is_read_ahead():
-    taken = []
-
-    def items():
-        for number in range(100_000):
-            taken.append(number)
-            yield number
-
-    results = ordered_map(double, items(), 2, nothing, (), small=64)
-    assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
-    assert len(taken) < 2000
-    results.close()
-
-
-def test_what_a_process_raises_arrives():
-    with pytest.raises(InputError, match="line 70: broken"):
-        list(ordered_map(broken, range(200), 2, nothing, (), small=64))
+    assert make_lines(document, LineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
+    assert make_lines(document, LineOptions(split=False)).source == "One two. Three four. <q> Five"
 
 
 def test_impossible_numbers_are_refused(tmp_path, capsys):

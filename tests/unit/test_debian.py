@@ -4,12 +4,12 @@ import bz2
 import gzip
 import json
 import lzma
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from etads_preprocess import debian
+from etads_preprocess import debian, debian_index
+from etads_preprocess.debian_index import stem
+from etads_preprocess.debian_splits import Pair, assign, crossings, group_pairs, select
 
 ROLES = ("source", "target", "package")
 
@@ -96,7 +96,12 @@ def indexes(tmp_path):
 
 
 def run(out, *arguments):
-    return debian.main(["--out", str(out), *map(str, arguments)])
+    """Run the command; returns its exit status."""
+    try:
+        debian.main(["--out", str(out), *map(str, arguments)])
+    except SystemExit as stopped:
+        return stopped.code
+    return 0
 
 
 def read(out):
@@ -106,18 +111,18 @@ def read(out):
         sides = [(out / f"{split}.{r}").read_text(encoding="utf-8").split("\n") for r in ROLES]
         assert len(sides[0]) == len(sides[1]) == len(sides[2])
         assert [side.pop() for side in sides] == ["", "", ""]
-        splits[split] = [debian.Pair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
+        splits[split] = [Pair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
     return splits
 
 
 def describe(*lines):
-    return debian.split_description("\n".join(["synopsis", *lines]))[1]
+    return debian_index.split_description("\n".join(["synopsis", *lines]))[1]
 
 
 def pairs_of(data):
-    text = debian.decode(data)[0]
-    found = [(s["Package"], s.get("Description-en", "")) for s in debian.parse_stanzas(text)]
-    return {name: debian.split_description(value) for name, value in found}
+    text = debian_index.decode(data)[0]
+    found = [(s["Package"], s.get("Description-en", "")) for s in debian_index.parse_stanzas(text)]
+    return {name: debian_index.split_description(value) for name, value in found}
 
 
 def options(*arguments):
@@ -155,39 +160,39 @@ def test_crlf_is_read_like_lf():
 
 
 def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
-    assert debian.decode(TRANSLATION)[1] == 2
+    assert debian_index.decode(TRANSLATION)[1] == 2
     synopsis, paragraphs = pairs_of(TRANSLATION)["latin"]
     assert synopsis == "viewer for caf\ufffd menus"
     assert paragraphs == ("Shows the menu of a caf\ufffd, écrit in Latin-1.",)
-    assert debian.decode("a \ufffd of the author's own".encode())[1] == 0
+    assert debian_index.decode("a \ufffd of the author's own".encode())[1] == 0
 
 
 def test_nothing_splits_a_line():
-    assert debian.clean("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == "a b c d e"
-    assert debian.clean("a <q>b <Q>") == "a < q >b < Q >"
+    assert debian_index.clean("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == ("a b c d e", 0)
+    assert debian_index.clean("a <q>b <Q>") == ("a < q >b < Q >", 2)
 
 
 def test_source_names_default_to_the_package_and_lose_the_version():
-    names = debian.source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
+    names = debian_index.source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
     assert names == {"liba1": "a", "b": "b"}
 
 
 @pytest.mark.parametrize("name", ["foo", "libfoo2-dev", "foo-doc", "python3-foo", "libfoo1.2", "foo-data-dbg"])
 def test_stem(name):
-    assert debian.stem(name) == "foo"
+    assert stem(name) == "foo"
 
 
 @pytest.mark.parametrize("name", ["2048", "-dev", "lib", "r-"])
 def test_stem_is_never_empty(name):
-    assert debian.stem(name)
+    assert stem(name)
 
 
 # Selecting
 
 
 def test_drops_are_counted_by_reason():
-    pairs = [debian.Pair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
-    kept, dropped = debian.select(pairs, options())
+    pairs = [Pair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
+    kept, dropped = select(pairs, options())
     assert [p.package for p in kept] == ["alpha", "latin"]
     assert dropped == {
         "duplicate pair": 1,
@@ -199,9 +204,9 @@ def test_drops_are_counted_by_reason():
 
 
 def test_word_limits():
-    pairs = [debian.Pair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
+    pairs = [Pair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
     limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
-    kept, dropped = debian.select(pairs, options(*limits, "--max-target-words", "8"))
+    kept, dropped = select(pairs, options(*limits, "--max-target-words", "8"))
     assert len(kept) == 1
     assert set(dropped) == {f"{a} --{b}-{c}-words" for a, b in (("below", "min"), ("above", "max"))
                             for c in ("source", "target")}  # fmt: skip
@@ -240,27 +245,27 @@ def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
         for pair in pairs:
             assert home.setdefault(pair.source_package.rstrip("12"), split) == split
     assert len(home) == 80
-    assert debian.crossings(splits) == []
+    assert crossings(splits) == []
 
 
 def test_texts_merge_source_packages():
     long = "This sentence is the same in both packages and longer than the limit of sixty. "
     pairs = [
-        debian.Pair("a", "a", (long + "One.",), "first"),
-        debian.Pair("b", "b", ("Two. " + long.upper(),), "second"),
-        debian.Pair("c", "c", ("Short text.",), "Second"),
-        debian.Pair("d", "d", ("Short text. Really.",), "fourth"),
-        debian.Pair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
-        debian.Pair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
+        Pair("a", "a", (long + "One.",), "first"),
+        Pair("b", "b", ("Two. " + long.upper(),), "second"),
+        Pair("c", "c", ("Short text.",), "Second"),
+        Pair("d", "d", ("Short text. Really.",), "fourth"),
+        Pair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
+        Pair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
     ]
-    groups = {name: [p.package for p in group] for name, group in debian.group_pairs(pairs).items()}
+    groups = {name: [p.package for p in group] for name, group in group_pairs(pairs).items()}
     assert groups == {"a": ["a", "b", "c"], "d": ["d"], "name": ["libname", "title"]}
 
 
 def test_crossings_are_found():
-    pair = debian.Pair("a", "a", ("Some text.",), "synopsis")
-    other = debian.Pair("b", "b", ("Other text.",), "SYNOPSIS")
-    assert debian.crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
+    pair = Pair("a", "a", ("Some text.",), "synopsis")
+    other = Pair("b", "b", ("Other text.",), "SYNOPSIS")
+    assert crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
 
 
 def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypatch, capsys):
@@ -271,12 +276,12 @@ def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypat
 
 
 def test_large_groups_stay_out_of_valid_and_test():
-    groups = {f"small{i}": [debian.Pair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
-    groups["large"] = [debian.Pair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
+    groups = {f"small{i}": [Pair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
+    groups["large"] = [Pair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
     for seed in map(str, range(20)):
-        splits, _ = debian.assign(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
+        splits, _ = assign(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
         assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
-    splits, dropped = debian.assign(groups, options("--max-per-group", "1"))
+    splits, dropped = assign(groups, options("--max-per-group", "1"))
     assert dropped["above --max-per-group"] == 5
 
 
@@ -293,7 +298,7 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
 def test_without_packages_stems_are_used_with_a_warning(tmp_path, indexes, capsys):
     assert run(tmp_path / "out", *indexes[:2], *indexes[4:]) == 0
     assert "warning: no Packages index" in capsys.readouterr().err
-    assert debian.crossings(read(tmp_path / "out")) == []
+    assert crossings(read(tmp_path / "out")) == []
 
 
 # The command
@@ -315,7 +320,7 @@ def test_lists_are_found_and_decompressed(tmp_path, suffix, compress, indexes):
 
 def test_lz4_needs_a_program(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.lz4").write_bytes(b"\x04\x22\x4d\x18")
-    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    monkeypatch.setattr(debian_index.shutil, "which", lambda name: None)
     assert run(tmp_path / "out", "--translation", tmp_path / "t.lz4") == 2
     assert "apt-helper" in capsys.readouterr().err
 
@@ -333,7 +338,7 @@ def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, c
     assert run(out, *indexes) == 2
     assert "--force" in capsys.readouterr().err
     assert run(out, *indexes, "--force") == 0
-    assert debian.crossings(read(out)) == []
+    assert crossings(read(out)) == []
 
 
 def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatch):
@@ -359,30 +364,27 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
         (["--train-size", "-1"], ["--train-size -1", "0 or more"]),
         (["--min-source-words", "9", "--max-source-words", "8"], ["--min-source-words 9", "--max-source-words 8"]),
         (["--sample", "--seed", "3"], ["--sample"]),
-        (["--translation", "{damaged}"], ["cannot read", "damaged.gz"]),
+        (["--translation", "{damaged}"], ["damaged.gz: cannot be read"]),
         (["--translation", "{other}"], ["no Description-en", "other"]),
         (["--translation", "{few}"], ["--valid-size"]),
     ],
 )
-def test_errors_are_one_line(tmp_path, arguments, words):
+def test_errors_are_one_line(tmp_path, capsys, monkeypatch, arguments, words):
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(TRANSLATION)[:-20])
     (tmp_path / "other").write_text("something else", encoding="utf-8")
     (tmp_path / "few").write_bytes(TRANSLATION)
     files = {name.split(".")[0]: tmp_path / name for name in ("damaged.gz", "other", "few")}
-    command = [sys.executable, debian.__file__, "--out", str(tmp_path / "out")]
-    done = subprocess.run(
-        [*command, *(a.format(**files) for a in arguments)], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 2
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    monkeypatch.chdir(tmp_path)
+    assert run(tmp_path / "out", *(argument.format(**files) for argument in arguments)) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("warning: ")]
     assert len(lines) == 1 and lines[0].startswith("etads-debian: error: ")
     assert all(word in lines[0] for word in words), lines
     assert not (tmp_path / "out").exists()
 
 
-def test_help_has_an_example():
-    done = subprocess.run([sys.executable, debian.__file__, "--help"], capture_output=True, text=True, check=True)
-    assert "etads-debian --sample --out" in done.stdout
+def test_help_has_an_example(tmp_path, capsys):
+    assert run(tmp_path, "--help") == 0
+    assert "etads-debian --sample --out" in capsys.readouterr().out
 
 
 # The embedded sample
@@ -398,7 +400,7 @@ def sample(tmp_path_factory):
 def test_sample_has_aligned_lines_and_no_text_in_two_splits(sample):
     splits = read(sample)
     assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
-    assert debian.crossings(splits) == []
+    assert crossings(splits) == []
     for pair in (p for pairs in splits.values() for p in pairs):
         assert 20 <= len(pair.source.split()) <= 150
         assert 3 <= len(pair.target.split()) <= 15

@@ -7,9 +7,11 @@ from collections import Counter
 import corpora
 import pytest
 from etads_preprocess.factors import idf_bin, join_words
-from etads_preprocess.prepare import InputError, Settings, prepare
+from etads_preprocess.settings import Settings
 from fairseq.data import Dictionary, indexed_dataset
-from test_prepare import lines
+from test_prepare import lines, prepare
+
+from fairseq_etads.text.files import InputError
 
 SPLITS = ("train", "valid", "test")
 CASES = [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]

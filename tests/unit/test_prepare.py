@@ -6,11 +6,14 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode
-from etads_preprocess.prepare import InputError, Settings, command_line, main, prepare, prepare_with, read_lines
+from etads_preprocess.prepare import main
+from etads_preprocess.prepare import prepare as prepare_with
+from etads_preprocess.processes import ordered_map
+from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
 
-from fairseq_etads.task import fingerprint
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 
 @pytest.fixture
@@ -21,6 +24,10 @@ def text(tmp_path):
 
 def lines(path):
     return list(read_lines(path))
+
+
+def prepare(text, out, tokens, size, lowercase, jobs, **more):
+    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 10), ("sentencepiece", 60), ("word", 30)])
@@ -62,11 +69,30 @@ def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags
     assert encoders.build_bpe(cfg.bpe).encode(line) == lines(out / "tokens" / "test.source")[3]
 
 
-def test_the_number_of_processes_changes_nothing(text, tmp_path):
+def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=1))
     for jobs in (1, 2):
         prepare(text, tmp_path / str(jobs), "bpe", 40, lowercase=True, jobs=jobs)
     for name in ("codes.bpe", "tokens/train.source", "tokens/test.target", "bin/train.source-target.source.bin"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "tokens,name,content",
+    [
+        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
+        ("bpe", "codes.bpe", b"#version: 0.2\na \xff\n"),
+        ("sentencepiece", "sentencepiece.model", b"garbage"),
+    ],
+)
+def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
+    out = tmp_path / "out"
+    for path in (out / name, out / "sentencepiece.vocab"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\); give another OUT or delete it"):
+        prepare(text, out, tokens, 40, lowercase=True, jobs=1)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):

@@ -1,0 +1,122 @@
+"""Reads APT's indexes of packages: Translation-en (descriptions) and Packages (names of source packages)."""
+
+import re
+import shutil
+import subprocess
+import unicodedata
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from fairseq_etads.text.files import InputError, open_binary
+
+from .documents import neutralise_marks
+
+Stanza = Dict[str, str]
+BULLET = re.compile(r"\s*[-*+•·‣o]\s+(?=\S)")
+NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|ghc)-)?((github|cran|bioc)-)?")
+NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|ruby|tests?|tools|utils)$")
+
+
+def read_index(path: Path) -> bytes:
+    """The decompressed content of a plain, .gz, .xz, .bz2 or .lz4 file.
+
+    Raises:
+        InputError: it cannot be read, or is damaged.
+    """
+    with open_binary(path) as file:
+        data = file.read()
+    if path.suffix != ".lz4":
+        return data
+    # The standard library has no lz4, but a machine that stores its lists as .lz4 has APT, which reads them.
+    for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
+        if shutil.which(command[0]):
+            done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
+            if done.returncode == 0 and done.stdout:
+                return done.stdout
+    raise InputError(f"{path}: cannot be read (.lz4 needs /usr/lib/apt/apt-helper or lz4, and neither could read it)")
+
+
+def decode(data: bytes) -> Tuple[str, int]:
+    """UTF-8 text with ``\\n`` line ends, and the number of undecodable sequences replaced by U+FFFD."""
+    text = data.decode("utf-8-sig", errors="replace")
+    replaced = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), replaced
+
+
+def parse_stanzas(text: str) -> Iterator[Stanza]:
+    """The deb822 stanzas of an index as field -> value; continuation lines stay lines, with their indentation."""
+    for block in re.split(r"\n(?:[ \t]*\n)+", text):
+        fields: Stanza = {}
+        name = ""
+        for line in block.strip("\n").split("\n"):
+            if line[:1] in (" ", "\t") and name:
+                fields[name] += "\n" + line
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+        if fields:
+            yield fields
+
+
+def source_names(text: str) -> Dict[str, str]:
+    """Binary package -> source package, from a Packages index; ``Source: name (1.0)`` gives name."""
+    stanzas = (s for s in parse_stanzas(text) if "Package" in s)
+    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
+
+
+def stem(package: str) -> str:
+    """A name without prefix, version and role: libfoo2-dev, foo-doc and python3-foo all become foo."""
+    name, previous = package, ""
+    while name != previous:
+        previous, name = name, re.sub(r"(?<=[a-z])[\d.-]+$", "", NAME_SUFFIX.sub("", name))
+    return NAME_PREFIX.sub("", name) or package
+
+
+def clean(text: str) -> Tuple[str, int]:
+    """A text on one line, and the number of literal sentence marks that got spaces inside.
+
+    Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
+    """
+    text = " ".join(unicodedata.normalize("NFC", text).split())
+    visible = (c for c in text if unicodedata.category(c) != "Cc" and c not in "\ufeff\u200b\u00ad")
+    return neutralise_marks("".join(visible))
+
+
+def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
+    """A Description field as (synopsis, paragraphs), each one clean line; either may be empty."""
+    first, *rest = value.split("\n")
+    blocks: List[List[str]] = [[]]
+    for line in rest:
+        if line.strip() == ".":
+            blocks.append([])
+        else:
+            blocks[-1].append(line[1:])
+    paragraphs = (clean(join_lines(block))[0] for block in blocks)
+    return clean(first)[0], tuple(paragraph for paragraph in paragraphs if paragraph)
+
+
+def join_lines(lines: Sequence[str]) -> str:
+    """One paragraph from wrapped lines. List items lose their marker and end in ``;``, the last one in ``.``.
+
+    An unindented marker counts only where an item can begin: a dash may be just where a sentence was wrapped.
+    """
+    out: List[str] = []
+    text = ""  # running text, and the list items after it
+    items: List[str] = []
+
+    def finish() -> str:
+        ended = [i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items]
+        return " ".join([text, *ended[:-1], *(re.sub(r"[,;]$", ".", i) for i in ended[-1:])])
+
+    for line in lines:
+        indented, marker, rest = line[:1].isspace(), BULLET.match(line), line.strip()
+        if marker and (indented or items or text[-1:] in ("", ".", ":", ";")):
+            items.append(line[marker.end() :].strip())
+        elif items and (indented or rest[:1].islower()):
+            items[-1] += " " + rest
+        elif items:  # running text again
+            out.append(finish())
+            text, items = rest, []
+        else:
+            text = f"{text} {rest}".strip()
+    return " ".join([*out, finish()])

@@ -1,0 +1,116 @@
+"""Work shared among processes: results in order, errors as they were raised, slow imports done once for all."""
+
+import contextlib
+import itertools
+import multiprocessing
+import sys
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from fairseq_etads.text.files import InputError
+
+CHUNK = 64
+"""Items that go to a process at a time."""
+
+PLUGIN = "fairseq_etads.plugin"
+"""The module that registers --tokenizer etads with fairseq; importing it takes seconds."""
+
+
+def _processes(preload: Sequence[str]) -> Any:
+    """Processes forked from a server that has imported the modules ``preload`` and done nothing else.
+
+    Forking this process, which may have used torch, can deadlock, and spawning imports everything anew in each.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    return context
+
+
+@contextlib.contextmanager
+def _lost_processes_reported() -> Iterator[None]:
+    """Raise InputError where a process of a pool was killed."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+
+
+def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function that needs the plugin in a process of its own; what it raises is raised here.
+
+    Args:
+        function: defined at the top level of a module, so that the process finds it.
+    """
+    with _lost_processes_reported(), ProcessPoolExecutor(1, _processes([PLUGIN])) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+_start_error: Optional[BaseException] = None
+
+
+def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
+    """Call ``start`` and keep what it raises: a pool says nothing of it but that a process has ended."""
+    global _start_error
+    try:
+        start(*arguments)
+    except (Exception, SystemExit) as error:
+        _start_error = error
+
+
+def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
+    if _start_error is not None:
+        raise _start_error
+    return function(items)
+
+
+def ordered_map(
+    function: Callable[[List[Any]], List[Any]],
+    items: Iterable[Any],
+    jobs: int,
+    start: Callable[..., None],
+    arguments: Tuple[Any, ...],
+    preload: Sequence[str] = (),
+    small: int = 1000,
+) -> Iterator[Any]:
+    """The results of ``function`` for ``items``, in order, whatever the number of processes.
+
+    At most a few chunks of items and results are in memory at a time. Up to ``small`` items are not worth starting
+    processes for and are dealt with in this one.
+
+    Args:
+        function: list of items -> list of results, one each. Like ``start`` it is defined at the top level of a module,
+            so that processes find it.
+        start: called as ``start(*arguments)`` in every process that works, before its first items.
+        preload: modules that ``function`` needs and that take seconds to import; processes share one import of them.
+
+    Raises:
+        InputError: a process was killed, by a lack of memory for example.
+        Exception: whatever ``start`` or ``function`` raises.
+    """
+    stream = iter(items)
+    chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
+    least = -(-small // CHUNK)
+    # this process is spared the plugin: the server imports it once, also for the calls of run_apart that follow
+    apart = PLUGIN in preload and PLUGIN not in sys.modules
+    first = list(itertools.islice(chunks, least)) if jobs > 1 and not apart else []
+    if not apart and (jobs <= 1 or len(first) < least):
+        start(*arguments)
+        for chunk in itertools.chain(first, chunks):
+            yield from function(chunk)
+        return
+    with _lost_processes_reported(), ProcessPoolExecutor(
+        max(1, jobs), _processes(preload), _start_worker, (start, arguments)
+    ) as pool:
+        pending: Deque[Future] = deque()
+        try:
+            for chunk in itertools.chain(first, chunks):
+                pending.append(pool.submit(_work, function, chunk))
+                if len(pending) > 4 * jobs:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
