@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from fairseq_etads.text.files import InputError, read_lines
 
@@ -15,14 +15,14 @@ from .processes import run_apart
 from .settings import Settings
 
 
-def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
+def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]) -> None:
     """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
 
     Words (or subwords) of documents that are not learnt are in the dictionary too, so that pointers can copy them.
 
     Args:
         out: holds tokens/. text: raw text and tags, for factors.
-        like: the prepared directory whose dictionaries are taken, or nothing.
+        like: the prepared directory whose dictionaries are taken, or None.
 
     Raises:
         InputError: fairseq-preprocess failed, or factors cannot be made.
@@ -43,12 +43,12 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     done.touch()
 
 
-def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]) -> None:
+def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]) -> None:
     """Make the dictionaries and run fairseq-preprocess; for a process of its own, whose output goes to a file."""
     multiprocessing.set_start_method("fork", force=True)  # fairseq's workers; by default they would be forkserver's
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
-        arguments += _extended_dictionaries(out, like[0], splits)
+        arguments += _extended_dictionaries(out, like, splits)
     else:
         arguments += _new_dictionaries(out, splits, settings, jobs)
     arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]

@@ -227,12 +227,12 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 
 
 def make_factors(
-    out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Sequence[Path]
+    out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
     """Write all files that the module's docstring lists.
 
     Args:
-        like: the prepared directory whose dictionaries and bins of IDF are taken, or nothing.
+        like: the prepared directory whose dictionaries and bins of IDF are taken, or None.
 
     Raises:
         InputError: tags are missing or do not fit, or spaCy is asked for and not there.
@@ -253,12 +253,12 @@ def make_factors(
         file.write("\n")
 
 
-def _idf_bins(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, str]:
+def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
     """The bin of each training word, which is also written to OUT/factors/idf.txt, for test sets that come later."""
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
-        shutil.copyfile(like[0] / "factors" / "idf.txt", path)
+        shutil.copyfile(like / "factors" / "idf.txt", path)
     else:
         documents, counts = document_frequencies(out / "tokens" / "train.source", settings)
         with atomic_writer(path) as file:
@@ -267,7 +267,7 @@ def _idf_bins(out: Path, settings: Settings, like: Sequence[Path]) -> Dict[str, 
     return dict(line.rsplit(" ", 1) for line in read_lines(path))
 
 
-def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequence[Path]) -> None:
+def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
     """Write the dictionary and the ids of a factor; raises InputError if these are not as long as the documents."""
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py
     from .dictionary import count_words  # first: it keeps fairseq quiet
@@ -277,7 +277,7 @@ def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Sequ
 
     path = out / "bin" / f"dict.factor-{name}.txt"
     if like:
-        shutil.copyfile(like[0] / "bin" / path.name, path)
+        shutil.copyfile(like / "bin" / path.name, path)
     else:
         values = count_words([out / "factors" / f"train.{name}"], jobs)
         values.finalize(padding_factor=1)

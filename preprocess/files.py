@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Dict, Iterator, TextIO, Tuple
 
@@ -21,6 +22,13 @@ def atomic_writer(path: Path, errors: str = "strict") -> Iterator[TextIO]:
     with open(partial_path, "w", encoding="utf-8", errors=errors, newline="\n") as file:
         yield file
     os.replace(partial_path, path)
+
+
+def atomic_copy(source: Path, destination: Path) -> None:
+    """Copy a file, which appears under its name only when it is complete."""
+    partial_path = destination.with_name(destination.name + ".partial")
+    shutil.copyfile(source, partial_path)
+    os.replace(partial_path, destination)
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:

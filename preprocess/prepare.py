@@ -8,7 +8,6 @@ command prints treats new text exactly as the training text was treated.
 import argparse
 import json
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -19,7 +18,7 @@ from .binarise import binarise
 from .command import add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
-from .files import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
+from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .subwords import learn_bpe, learn_sentencepiece
 
@@ -77,14 +76,14 @@ def _claim_output(out: Path, record: Dict[str, Any]) -> None:
     write_json(path, record)
 
 
-def _make_subword_model(out: Path, words: Path, settings: Settings, like: Sequence[Path]) -> None:
+def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path]) -> None:
     """Learn the subword model from the training text in ``words``, or copy that of ``like``, unless ``out`` has it."""
     names = settings.subword_files
     if all((out / name).exists() for name in names):
         return
     if like:
         for name in names:
-            shutil.copyfile(like[0] / name, out / name)
+            atomic_copy(like / name, out / name)
         return
     train = [words / f"train.{side}" for side in SIDES]
     if settings.tokens == "bpe":
@@ -119,7 +118,6 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
         InputError: the text, the options or an earlier output do not fit.
     """
     splits: Sequence[str] = SPLITS
-    taken = [like] if like else []
     if like:
         settings = _settings_of(like)
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
@@ -134,9 +132,9 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
     words = out / ("tokens" if settings.tokens == "word" else "words")
     encode_all(text, words, splits, settings, out, TO_WORDS, jobs)
     if settings.tokens != "word":
-        _make_subword_model(out, words, settings, taken)
+        _make_subword_model(out, words, settings, like)
         encode_all(words, out / "tokens", splits, settings, out, TO_SUBWORDS, jobs)
-    binarise(out, text, splits, settings, jobs, taken)
+    binarise(out, text, splits, settings, jobs, like)
     if not (out / "report.json").exists():
         _write_report(out, splits)
     return inference_options(settings.record(), out)

@@ -60,6 +60,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
+    """What ``function`` makes of the items; raises what the start of this process raised."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -77,7 +78,7 @@ def ordered_map(
     """The results of ``function`` for ``items``, in order, whatever the number of processes.
 
     At most a few chunks of items and results are in memory at a time. Up to ``small`` items are not worth starting
-    processes for and are dealt with in this one.
+    processes for and are worked on in this one.
 
     Args:
         function: list of items -> list of results, one each. Like ``start`` it is defined at the top level of a module,
@@ -91,11 +92,11 @@ def ordered_map(
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
-    least = -(-small // CHUNK)
+    worthwhile = -(-small // CHUNK)  # chunks, rounded up
     # this process is spared the plugin: the server imports it once, also for the calls of run_apart that follow
     apart = PLUGIN in preload and PLUGIN not in sys.modules
-    first = list(itertools.islice(chunks, least)) if jobs > 1 and not apart else []
-    if not apart and (jobs <= 1 or len(first) < least):
+    first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
+    if not apart and (jobs <= 1 or len(first) < worthwhile):
         start(*arguments)
         for chunk in itertools.chain(first, chunks):
             yield from function(chunk)

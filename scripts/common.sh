@@ -14,7 +14,7 @@ say() {
     echo "== $*" >&2
 }
 
-# usage TEXT: the comment block at the head of the calling script is its help.
+# usage: print the help of the calling script, which is the comment at its head.
 usage() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     exit 0
@@ -36,13 +36,13 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
-# need_prepared OPTION DIR SCRIPT: DIR is what SCRIPT makes.
+# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, holds prepared data, which SCRIPT makes.
 need_prepared() {
     [ -n "$2" ] || die "$1 is missing; see --help"
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
-# supervise COMMAND...: run it, and end it when this script is ended; bash alone would leave it running.
+# supervise COMMAND...: run it, and end it if this script is ended; bash by itself would leave it running.
 supervise() {
     "$@" &
     local child=$! status=0
@@ -63,7 +63,7 @@ use_environment() {
 }
 
 # prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: from
-# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare; those of the caller come after them.
+# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare, which the caller's override.
 prepare_corpus() {
     local kind=$1 defaults=$2 out="" corpus=() prepare=() jobs=()
     shift 2
@@ -88,7 +88,7 @@ prepare_corpus() {
     supervise etads-prepare "$out/text" "$out/prepared" $defaults ${jobs[@]+"${jobs[@]}"} ${prepare[@]+"${prepare[@]}"}
 }
 
-# inference_options PREPARED: what fairseq needs to treat new text like the prepared one, one word a line.
+# inference_options PREPARED: print the options with which fairseq treats new text like the prepared text, one word a line.
 inference_options() {
     python - "$1" <<'PYTHON'
 import json, pathlib, sys
@@ -99,8 +99,8 @@ print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
 
-# train_once RUN PREPARED [options of fairseq-train]: train and show what matters of RUN/train.log; do nothing if that has
-# finished before, because fairseq-train would do one step more each time it is started after the last one. Checkpoints are
+# train_once RUN PREPARED [options of fairseq-train]: train, and show the main lines of RUN/train.log. Does nothing if training
+# with these options has finished: fairseq-train would do one step more each time it is started again. Checkpoints are
 # written every 1,000 steps and at the end of every epoch; the last and the best are kept.
 train_once() {
     local run=$1 prepared=$2 command
@@ -125,7 +125,7 @@ show_training() {
     sed -un '/| \(train\|valid\|train_inner\) |\|^[A-Za-z]*Error\|Loaded checkpoint\|done training/s/^\(.\{0,200\}\).*/\1/p'
 }
 
-# For train_small, on the 12,000 pairs of the sample corpus: they are too few to learn positions from.
+# For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings from.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
 # train_small STEPS [options of train.sh] [-- options of fairseq-train]: a model small enough for two cores, regularised
@@ -145,8 +145,8 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# read_comparison OPTION "$@": what the comparisons on the Debian sample corpus are told, in out, steps, seeds and systems,
-# which hold the defaults before; OPTION, --archs say, gives the systems.
+# read_comparison OPTION "$@": read the options of a comparison on the Debian sample corpus into the variables out, steps,
+# seeds and systems, which must hold their defaults; OPTION (--archs, for example) lists the systems.
 read_comparison() {
     local option=$1
     shift
@@ -163,16 +163,16 @@ read_comparison() {
     need_integer --steps "$steps"
 }
 
-# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless they have been made since its training ended.
+# summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless OUTPUT is newer than the end of its training.
 summarise_once() {
     local run=$1 output=$2
     shift 2
     [ "$output" -nt "$run/finished.txt" ] || supervise "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
-# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared,
-# and their options), then the test split's summaries and their scores: RUN/summaries.txt, RUN/rouge.json. The arrays
-# GENERATE and ROUGE hold options of generate.sh and etads-rouge. Does nothing where that has been done.
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, and
+# its options), then summarise the test split and score the summaries: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
+# and ROUGE hold options of generate.sh and etads-rouge. Does only what has not been done.
 run_system() {
     local run=$1 text=$2 prepared=$3 command=()
     shift 3
@@ -186,13 +186,13 @@ run_system() {
         etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
-# train_prepared [options of train.sh] [-- options of fairseq-train]: with data that are prepared already.
+# train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
 train_prepared() {
     supervise "$ROOT/scripts/train.sh" "$@"
 }
 
-# score_table DIR NAMES SEEDS [FILE [MEASURE]]: a Markdown table of DIR/NAME-SEED/FILE (rouge.json), NAMES and SEEDS lists of
-# words, with MEASURE f1 (default), precision or recall.
+# score_table DIR NAMES SEEDS [FILE [MEASURE]]: print a Markdown table of the scores in DIR/NAME-SEED/FILE (default:
+# rouge.json). NAMES and SEEDS are lists of words; MEASURE is f1 (default), precision or recall.
 score_table() {
     python - "$@" <<'PYTHON'
 import json, pathlib, sys
@@ -210,13 +210,13 @@ print(*rows, report["signature"], sep="\n")
 PYTHON
 }
 
-# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, batches sorted within every ten. Does
-# nothing where that has been done with these options, and goes on where it was interrupted.
+# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, sorting by length within every ten batches.
+# Does nothing if that has been done with these options, and goes on if it was interrupted.
 train_recurrent() {
     local run=$1 prepared=$2
     shift 2
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
-# The optimiser of Nallapati et al.: Adadelta as in the code that they began with, which leaves their rate of 0.001 aside.
+# The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Score summaries, beside the first words of the documents if those are given, and show a few.
+# Score summaries, and the first words of the documents beside them if those are given, and show a few.
 #
 #   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
 #
@@ -7,8 +7,8 @@
 #   --references FILE  one reference a line
 #   --documents FILE   one document a line: also scores each document's first N words, and shows documents
 #   --lead N           how many words (default: 8)
-#   --compare          with several --summaries: is the first one better than each of the others? (etads-compare)
-#   --analyse          with --documents: copied, new and repeated n-grams of all systems (etads-analyse)
+#   --compare          with several --summaries: test whether the first is better than each of the others (etads-compare)
+#   --analyse          with --documents: count copied, new and repeated n-grams of all systems (etads-analyse)
 #   --show N           how many document / reference / summary triples to print (default: 3)
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

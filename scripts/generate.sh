@@ -66,7 +66,7 @@ common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$c
 inference=()
 while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
 if [ -n "$input" ]; then
-    # fairseq would end a line at a lone carriage return as well, and say of bad UTF-8 only that there is some
+    # fairseq would also end lines at lone carriage returns, and would not say where bad UTF-8 is
     python - "$input" "$output.input" <<'PYTHON' || exit 2
 import pathlib, sys
 from fairseq_etads.text.files import InputError, read_lines
@@ -87,7 +87,7 @@ else
     supervise fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset" ${more[@]+"${more[@]}"} \
         > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-generate failed; see $output.err"; }
 fi
-# "D-7<tab>score<tab>words" for document 7, in order of length; the first of several hypotheses is the best
+# "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
 { grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$output.partial"
 found=$(wc -l < "$output.partial")
 [ "$found" -eq "$wanted" ] || die "$wanted documents but $found summaries; see $log"

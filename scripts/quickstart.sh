@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install, prepare a real corpus, train a small ETADS that copies, summarise and score: all in 12 minutes on 2 cores.
+# Install, prepare a real corpus, train a small ETADS with a pointer, summarise and score: all in 12 minutes on 2 cores.
 #
 #   scripts/quickstart.sh [options]
 #
@@ -12,7 +12,7 @@
 #   --minutes N      stop training after N minutes even so (default: 7)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
 #   --no-install     use the environment that is active
-#   --gpu            use a GPU (the default is the CPU: so small a model hardly gains by one)
+#   --gpu            use a GPU (default: the CPU; a GPU hardly helps so small a model)
 #
 # The corpus is the sample that comes with the project: 13,000 Debian package descriptions and their synopses. Run it
 # again to go on after an interruption; it does only what is missing.
@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
 done
 need_choice --pointer "$pointer" none soft switch
 need_choice --tokens "$tokens" bpe sentencepiece word
-# so few words are known well after 12,000 pairs that it pays to copy the others
+# after 12,000 pairs few words are learnt well, and it pays to copy the others
 [ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
 need_integer --size "$size"
 need_integer --steps "$steps"
@@ -64,7 +64,7 @@ summarise() {
 train_small "$steps" --out "$out" "${common[@]}" -- "${model[@]}" --stop-time-hours "$(python -c "print($minutes / 60)")"
 summarise "$out" best "$out/summaries.txt"
 
-# the same model after one step too small to matter: what the scores are worth
+# a baseline for the scores: the same model untrained, but for one step too small to matter
 train_small 1 --out "$out/untrained" "${common[@]}" -- "${model[@]}" --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 

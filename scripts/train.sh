@@ -5,14 +5,14 @@
 #
 #   --text DIR          holds {train,valid,test}.{source,target}, a document or summary a line
 #   --out DIR           gets checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --prepared DIR      another place for the prepared data, to share it among models; without --text it is taken as it is
-#                       (what scripts/prepare_*.sh made, for example)
+#   --prepared DIR      the place of the prepared data (default: in --out), so that models can share them; without --text
+#                       they must be there already (scripts/prepare_*.sh make them, for example)
 #   --arch NAME         architecture (default: etads); etads-models lists them
 #   --pointer KIND      none, soft or switch: copy words of the document, unknown ones too (default: the architecture's)
 #   --tokens KIND       bpe (default), sentencepiece or word
 #   --size N            BPE merges, SentencePiece pieces or words kept (default: 8000)
 #   --keep-case         do not lower-case
-#   --truncate-source N, --truncate-target N   tokens read and learnt (default: 400 and 100, as in ETADS)
+#   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: 400, 100, as in ETADS)
 #   --max-tokens N      source tokens in a batch (default: 4096)
 #   --max-update N      steps (default: 200000)
 #   --cpu               do not use a GPU

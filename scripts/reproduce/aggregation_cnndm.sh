@@ -13,11 +13,11 @@
 #   --pointer KIND  soft (default) or none
 #   --cpu           do not use a GPU
 #
-# As in the paper: source 500 words, shared 50,000 words, Adam (0.9, 0.999), rate 1e-4, halved when the validation loss has
-# not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
-# Deviations: the paper does not give width and batch (here 512, FFN 2048, 8 heads; 4,096 tokens, so with one GPU more or
-# fewer steps may correspond to its 200,000); summaries are learnt up to 120 words; gradient norm at most 2; its ROUGE is
-# pyrouge's, here etads-rouge's. Published: m1 40.05/17.72/36.77, m6 41.06/18.02/38.04.
+# As in the paper: 500 words of a document, one dictionary of 50,000 words, Adam (0.9, 0.999) with rate 1e-4, halved when the
+# validation loss has not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
+# Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so that its
+# 200,000 steps may correspond to more or fewer of these. 120 words of a summary are kept in training; gradient norm at most
+# 2; ROUGE is etads-rouge's, not pyrouge's. Published: m1 40.05/17.72/36.77, m6 41.06/18.02/38.04.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

@@ -8,10 +8,10 @@
 #   --steps N    training steps of each model (default: 1000, about 5 minutes on 2 cores)
 #   --seeds LIST, --archs LIST   default: "1 2", and all four
 #
-# All have 3+3 layers of width 128, a soft pointer over 1,000 known words, sinusoidal positions and one set of dropouts:
-# only what the architecture's name stands for differs. Decoding is the quickstart's (beam 5, no bigram twice, at least 4
-# words). Deviations from the papers: corpus, sizes, steps, optimiser (ETADS's instead of a rate that is halved), and for
-# the encoder-sharing ones a dictionary for both sides and a pointer instead of --replace-unk.
+# All have 3+3 layers of width 128, a soft pointer over 1,000 known words, sinusoidal positions and the same dropouts, and
+# differ only in the mechanisms that the architectures are named after. Decoding is the quickstart's (beam 5, no bigram
+# twice, at least 4 words). Deviations from the papers: corpus, sizes, steps, optimiser (ETADS's instead of a rate that is
+# halved), and for the encoder-sharing ones a dictionary for both sides and a pointer instead of --replace-unk.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ARCH-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

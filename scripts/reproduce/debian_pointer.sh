@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a pointer brings where the vocabulary is small: word-level etads on the Debian sample corpus, with and without.
+# What a pointer brings if few words are known: word-level etads on the Debian sample corpus, with and without a pointer.
 #
 #   scripts/reproduce/debian_pointer.sh [--out DIR] [--steps N] [--seeds "1 2"] [--pointers "none soft switch"]
 #
@@ -8,10 +8,10 @@
 #   --seeds LIST      default: "1"
 #   --pointers LIST   default: "none soft switch"
 #
-# 8,000 known words; everything else is <unk> to the model without a pointer. Besides ROUGE it counts, by exact match of
-# lower-cased words, (a) names: test pairs whose synopsis holds the package's name (or its stem, "foo" of libfoo2-dev),
-# and how many summaries hold it too; (b) rare words: words of the synopses that are not among the 8,000 and do occur
-# in the description, and how many of them the summaries hold.
+# 8,000 words are known; without a pointer every other word is <unk> to the model. Besides ROUGE two things are counted, by
+# exact match of lower-cased words: (a) names: of the test pairs whose synopsis has the package's name (or its stem, "foo"
+# of libfoo2-dev), how many summaries have it too; (b) rare words: of the words of the synopses that are not known but are
+# in the description, how many the summaries have.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/POINTER-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

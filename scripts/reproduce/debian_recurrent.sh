@@ -9,7 +9,7 @@
 #
 # Deviations from the papers: another corpus, width 128 and word vectors of 100, 8,000 known words in one dictionary, Adam
 # with rate 1e-3, dropout 0.2, a fixed number of steps, no word vectors to begin with, TF and IDF as the only factors, at
-# least 3 words, and the most attended word for an unknown one (not for pg_coverage, which never writes one). It says
+# least 3 words, and unknown words replaced by the most attended ones (pg_coverage never writes one). It says
 # whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
 # Can be interrupted and started again. Prints Markdown tables; "copied" is the source copy rate.
 
@@ -33,11 +33,11 @@ for seed in $seeds; do
             feats*) options=(--source-factors tf:10,idf:10) ;;
             pg_coverage)
                 options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
-                # the best by likelihood may be of before the coverage loss
+                # the last checkpoint: the best by likelihood may be from before the coverage loss
                 decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
                 ;;
         esac
-        # words that are no candidates are taught as unknown ones
+        # trained to write <unk> for words that are not candidates, so <unk> must be allowed
         [ "$arch" != feats_lvt2k_ptr ] || decoding+=(--allow-unk)
         train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
             --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \

@@ -15,8 +15,8 @@
 #
 # As in the paper: 2+2 layers of width 256, FFN 1024, 4 heads, dropout 0.1, 90,000 and 68,883 words, batches of 64, Adam with
 # rate 1e-3, halved when the validation loss does not fall; beam 5, unknown words replaced by the most attended ones.
-# Deviations: the output has no bias; gradient norm at most 2; headlines of at most 30 words; its ROUGE is pyrouge's, here
-# etads-rouge's. The row Seq2seq is the recurrent family's; the rows of other papers are theirs.
+# Deviations: the output layer has no bias; gradient norm at most 2; headlines of at most 30 words; ROUGE is etads-rouge's, not
+# pyrouge's. Not here: the row Seq2seq (a recurrent model) and the rows that the paper takes from other papers.
 # Published: transformer 33.08/15.37/30.49, es_transformer 35.98/17.30/33.24, gated_es_transformer 36.15/17.51/33.47; DUC-2004
 # 27.54/8.29/24.01, 29.02/9.81/25.12, 29.25/9.97/25.41.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.

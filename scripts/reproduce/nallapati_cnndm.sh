@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Nallapati et al. 2016, Table 3: CNN/Daily Mail with and without hierarchical and temporal attention; and See et al. 2017.
 #
-#   scripts/prepare_cnndm.sh --data DIR --out data/cnndm -- --source-sentence-marks --size 150000
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm -- \
+#       --source-sentence-marks --size 150000
 #   scripts/reproduce/nallapati_cnndm.sh --data data/cnndm [options] [-- options of fairseq-train]
 #
 #   --data DIR       what scripts/prepare_cnndm.sh made
@@ -17,9 +18,9 @@
 # ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
 # words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
 # Deviations: text that is not anonymised; one dictionary of 150,000 words instead of 150,000 and 60,000; the rate of 0.001 is
-# left aside (docs/recurrent.md); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors
-# and output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), the same 150,000 words instead of 50,000
-# unless data of that size are given, and its documents are not lengthened in steps.
+# ignored (docs/recurrent.md says why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word
+# vectors and output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), the same 150,000 words instead of
+# 50,000 unless data of that size are given, and documents of full length from the first step.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -52,7 +53,7 @@ for seed in $seeds; do
         options=(--encoder-embed-dim 100 --encoder-hidden-size 200 --truncate-source 800 --truncate-target 100 --max-epoch 35
             "${ADADELTA[@]}" ${vectors[@]+"${vectors[@]}"})
         if [ "$row" = pg_coverage ]; then
-            # the last: the best by likelihood may be of before the coverage loss
+            # the last checkpoint: the best by likelihood may be from before the coverage loss
             decoding=(--beam 4 --min-len 35 --max-len 120 --checkpoint "$run/checkpoints/checkpoint_last.pt")
             options=(--batch-size 16 --truncate-source 400 --truncate-target 100 --max-update 233000 --coverage-loss 1
                 --coverage-loss-start 230000 --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2)

@@ -24,9 +24,9 @@
 #
 # As in the paper: width 400, vectors of 200, batches of 50 sorted within every ten, Adadelta, clipping, no dropout, at most
 # 15 epochs, the best by validation loss; beam 5, at most 30 words; for DUC exactly 30. Deviations: the paper's rate of 0.001 is
-# left aside (docs/recurrent.md); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch; the
-# pointer's row has one dictionary and 155 numbers a word only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits
-# are those of the data, not the paper's random 2,000 pairs.
+# ignored (docs/recurrent.md says why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and
+# epoch; the row with a pointer has one dictionary, and the paper's 155 numbers for a word and its factors only with
+# --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits are those of the data, not the paper's random 2,000 pairs.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

@@ -14,10 +14,10 @@
 #
 # As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
 # 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
-# number of steps, no word vectors to begin with, the most attended word for an unknown one. Both models are
-# words_lvt2k_temp_att, one with --no-temporal-attention: they differ in nothing else.
-# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, the last lines test
-# its difference.
+# number of steps, no word vectors to begin with, unknown words replaced by the most attended ones. Both models are
+# words_lvt2k_temp_att, one with --no-temporal-attention; they differ in nothing else.
+# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, and the last lines
+# test its difference.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 

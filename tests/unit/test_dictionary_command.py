@@ -41,9 +41,10 @@ def test_all_words_can_be_known(texts, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        (["--train", "nowhere"], "nowhere: no such file"),
-        (["--train", "good", "--size", "0"], "--size 0: choose 1 or more, or -1"),
-        (["--train", "bad"], "bad, line 2: not UTF-8"),
+        (["dict.txt", "--train", "nowhere"], "nowhere: no such file"),
+        (["dict.txt", "--train", "good", "--size", "0"], "--size 0: choose 1 or more, or -1"),
+        (["dict.txt", "--train", "bad"], "bad, line 2: not UTF-8"),
+        (["good/dict.txt", "--train", "good"], "good"),
     ],
 )
 def test_bad_input_is_refused_in_words(arguments, words, tmp_path, monkeypatch, capsys):
@@ -51,7 +52,8 @@ def test_bad_input_is_refused_in_words(arguments, words, tmp_path, monkeypatch, 
     (tmp_path / "good").write_text("fine\n")
     (tmp_path / "bad").write_bytes(b"fine\nnot \xff fine\n")
     with pytest.raises(SystemExit) as stopped:
-        main(["dict.txt", *arguments, "--jobs", "1"])
+        main([*arguments, "--jobs", "1"])
+    error = capsys.readouterr().err.splitlines()
     assert stopped.value.code == 2
-    assert words in capsys.readouterr().err
+    assert len(error) == 1 and error[0].startswith("etads-dictionary: ") and words in error[0]
     assert not (tmp_path / "dict.txt").exists()
