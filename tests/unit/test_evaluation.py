@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, command, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, command, read_lines, rouge, split_summary
+from fairseq_etads.evaluation.command import main
 from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rougeL")
@@ -139,7 +140,6 @@ def test_scores_and_intervals_are_bounded_and_ordered():
             (score.recall, score.recall_interval),
         ):
             assert 0 <= low <= mean <= high <= 100
-        assert (score.low, score.high) == score.f1_interval
 
 
 def test_empty_hypotheses_score_zero_and_are_counted():
@@ -234,7 +234,7 @@ def test_interval_has_the_width_of_the_normal_approximation():
 
 def test_equal_scores_have_an_interval_without_width():
     score = rouge(["w1 w2 w3"] * 7, ["w1 w4 w5"] * 7).scores["rouge1"]
-    assert [score.low, score.f1, score.high] == pytest.approx([100 / 3] * 3)
+    assert [score.f1, *score.f1_interval] == pytest.approx([100 / 3] * 3)
 
 
 def test_jobs_do_not_change_the_report():

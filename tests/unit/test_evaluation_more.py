@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
 from fairseq_etads.evaluation import Settings, compare_pairs, pair_scores, rouge
-from fairseq_etads.evaluation.command import COMPARE_RESAMPLES, compare_main, main, metric_names
+from fairseq_etads.evaluation.command import COMPARE_RESAMPLES, compare_main, main
+from fairseq_etads.evaluation.command_line import metric_names
 from fairseq_etads.evaluation.perl import find_perl_rouge, irregular_forms
-from fairseq_etads.evaluation.text import find_leftovers, find_swap, truncate_sentences
+from fairseq_etads.evaluation.summaries import find_leftovers, find_swap, truncate_sentences
 
 ANY_TEXT = st.text(max_size=60)  # any characters, surrogates excepted
 WORDS = st.lists(
