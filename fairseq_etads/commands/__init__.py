@@ -1,1 +1,1 @@
-"""The commands that deal with architectures and checkpoints: etads-models, etads-average."""
+"""Commands about architectures and checkpoints: etads-models, etads-average."""

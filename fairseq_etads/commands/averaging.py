@@ -1,6 +1,6 @@
-"""The command etads-average: one checkpoint whose weights are the mean of several.
+"""The command ``etads-average``: write a checkpoint whose weights are the mean of several checkpoints' weights.
 
-fairseq has this as a script of its repository, which is not part of the installed package and loads files unsafely.
+fairseq has a script for this in its repository, but does not install it, and the script loads checkpoints unsafely.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-_NOT_THE_MODEL = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
-"""Options of a model that change how it is trained and not what its weights mean."""
+_TRAINING_OPTION = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
+"""Options of a model that affect its training but not what its weights mean."""
 
 
 def _load(path: str) -> Dict[str, Any]:
-    """A checkpoint of fairseq-train; ValueError if it is something else."""
+    """Load a checkpoint of fairseq-train; ValueError if it is something else or has weights that are not finite."""
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
     try:
@@ -36,10 +36,10 @@ def _load(path: str) -> Dict[str, Any]:
     return dict(checkpoint)
 
 
-def _description(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """All that two checkpoints must have in common: options of the model, dictionaries, weights and their shapes."""
+def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """What checkpoints of one model have in common: its options, dictionaries, and the names and shapes of weights."""
     cfg = checkpoint.get("cfg") or {}
-    options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _NOT_THE_MODEL.search(name)}
+    options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
     dictionaries = {name: value for name, value in task.items() if name.endswith("_dictionary")}
     weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
@@ -47,29 +47,30 @@ def _description(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """The first checkpoint with the mean of all of their weights, without the states of optimiser and EMA.
+    """The first checkpoint with the mean of the weights of all, and without the states of the optimiser and of EMA.
 
-    Floating-point weights are added in float64 and keep their format; of other numbers all must have the same.
+    Floating-point weights are summed in float64 and keep their dtype; all other tensors must be equal.
 
     Raises:
-        ValueError: no files, what is no checkpoint, or another model, by its options, dictionaries or weights.
+        ValueError: there are no files, one is not a checkpoint, or they are not of the same model: their options,
+            dictionaries or weights differ.
     """
     if not paths:
         raise ValueError("no checkpoints to average")
     result = _load(paths[0])
-    described, model = _description(result), result["model"]
+    identity, model = _model_identity(result), result["model"]
     sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
     for path in paths[1:]:
         checkpoint = _load(path)
-        other = _description(checkpoint)
-        different = sorted(name for name in {*described, *other} if described.get(name) != other.get(name))
+        other = _model_identity(checkpoint)
+        different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
         if different:
             raise ValueError(f"{path} is of another model than {paths[0]}: they differ in {different[0]}")
         for name, value in checkpoint["model"].items():
             if name in sums:
                 sums[name] += value
             elif not torch.equal(value, model[name]):
-                raise ValueError(f"{path}: {name} is not a floating-point number and differs from that in {paths[0]}")
+                raise ValueError(f"{path}: {name} is not a floating-point tensor and differs from that in {paths[0]}")
     for name, total in sums.items():
         model[name] = (total / len(paths)).to(model[name].dtype)
     result.pop("last_optimizer_state", None)
@@ -79,10 +80,10 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """The command; returns its exit code, 2 after an error, which is one line on stderr."""
+    """Run ``etads-average`` and return its exit code, 2 after an error, which is one line on stderr."""
     parser = argparse.ArgumentParser(
         prog="etads-average",
-        description="Write a checkpoint whose weights are the mean of several of one training.",
+        description="Write a checkpoint whose weights are the mean of those of several checkpoints of one training.",
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
     parser.add_argument("output", metavar="OUT", type=Path, help="checkpoint to write; must not exist")

@@ -1,6 +1,6 @@
-"""The command etads-models: the named architectures, their sizes, and their options.
+"""The command ``etads-models``: the named architectures, their numbers of parameters, and their options.
 
-``fairseq-train --help`` stops before it has looked at ``--arch`` and ``--task``, so it shows none of these options.
+``fairseq-train --help`` does not show these options: it stops before it looks at ``--arch`` and ``--task``.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from ..task import SummarizationTask
 from ..text.words import SENTENCE_MARK
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
-"""Named architectures of all families: what each changes in the defaults."""
+"""Named architectures of all families -> the options that each changes, with their values."""
 FACTOR_VALUES = 50
-"""Values that each source factor is taken to have, for counting parameters."""
+"""Number of values that each source factor is assumed to have when parameters are counted."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """A dictionary of ``size`` entries, special symbols included, whose words are numbers: for sizes and speeds."""
+    """A dictionary of ``size`` entries, special symbols included, whose words are numbers; for counts and timings."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(str(number))
@@ -32,15 +32,15 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Trainable numbers of an architecture with its own defaults; shared ones count once, factors have 50 values each.
+    """Parameters of an architecture with its default options; shared parameters count once.
 
     Args:
         arch: a name in ``PRESETS``.
-        vocabulary: entries of the dictionary of the documents, special symbols included.
-        target_vocabulary: entries of that of the summaries; None if both share one.
+        vocabulary: entries of the documents' dictionary, special symbols included.
+        target_vocabulary: entries of the summaries' dictionary; None if both share one dictionary.
 
     Returns:
-        None if there are two dictionaries and the architecture needs one.
+        Their number; None if there are two dictionaries and the architecture needs a shared one.
     """
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
     if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
@@ -49,7 +49,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     source.add_symbol(SENTENCE_MARK)
     if target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # another word, so that there are two dictionaries even if they are equally long
+        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length differ, too
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # shapes without memory
@@ -58,7 +58,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
 
 
 def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
-    """Name, parameters and changed defaults of each architecture."""
+    """Name, number of parameters and changed options of each architecture, as text; see :func:`count_parameters`."""
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
         count = count_parameters(arch, vocabulary, target_vocabulary)
@@ -66,7 +66,7 @@ def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterat
 
 
 def _flag(option: str, value: Any) -> str:
-    """An option as on a command line."""
+    """An option and its value as on a command line."""
     name = option.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
@@ -74,7 +74,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Defaults behind the help, except where there is none or the help tells it."""
+    """Appends defaults to the help of options, except where there is none or the help mentions it itself."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):
@@ -83,7 +83,7 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def options_of(arch: str) -> argparse.ArgumentParser:
-    """A parser whose help shows the options of an architecture and of the task, with their defaults."""
+    """A parser whose help shows the options of the task and of an architecture with their defaults."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
@@ -104,10 +104,10 @@ def options_of(arch: str) -> argparse.ArgumentParser:
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-models."""
+    """Run ``etads-models``."""
     parser = argparse.ArgumentParser(
         prog="etads-models",
-        description="List the named architectures with their parameters, or the options of one of them.",
+        description="List the named architectures with their numbers of parameters, or the options of one of them.",
         epilog="examples:  etads-models            etads-models etads",
     )
     parser.add_argument("arch", nargs="?", choices=list(PRESETS), help="show this architecture's options")
@@ -120,7 +120,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         help="entries of the summaries' dictionary (default: one for both, which some architectures need)",
     )
     args = parser.parse_args(argv)
-    warnings.simplefilter("ignore")  # Hydra's about how fairseq calls it
+    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             parser.error(f"{option} {size}: choose 5 or more")

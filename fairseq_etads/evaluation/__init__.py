@@ -1,9 +1,8 @@
-"""Scores and what stands behind them: ROUGE, comparisons of systems, analyses of summaries, judgements of people."""
+"""Scores and comparisons of systems by ROUGE, analyses of summaries, and judgements by people."""
 
-from .command import main
 from .resampling import bootstrap_intervals, compare_pairs
 from .rouge import RougeReport, Score, Settings, pair_scores, rouge
-from .text import SENTENCE_MARK, read_lines, split_summary
+from .summaries import SENTENCE_MARK, read_lines, split_summary
 
 __all__ = [
     "SENTENCE_MARK",
@@ -12,7 +11,6 @@ __all__ = [
     "Settings",
     "bootstrap_intervals",
     "compare_pairs",
-    "main",
     "pair_scores",
     "read_lines",
     "rouge",

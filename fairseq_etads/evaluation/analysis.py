@@ -1,8 +1,7 @@
-"""What summaries are made of: copied, new and repeated n-grams, lengths, places in the document; and simple extracts.
+"""Analyses of summaries: novel and repeated n-grams, lengths, where copied bigrams come from; and simple extracts.
 
-Words are lower-cased runs of letters, their marks, and digits of any script ("words"), what stands between white space
-("space"), or single characters ("characters", for Chinese). N-grams run across the sentences of a text. A figure of a
-system is the mean over those summaries that have it: a summary of two words has no trigrams that could be new.
+N-grams run across the sentences of a text. A figure of a system is the mean over those summaries that have it: a
+summary of two words, for example, has no trigrams that could be novel.
 """
 
 from collections import Counter
@@ -12,74 +11,86 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import regex
 
-ORDERS = (1, 2, 3, 4)
+NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-POSITION_ORDER = 2
-# marks are parts of letters in Indic scripts, and joiners stand inside words there and in Persian
+# marks (\p{M}) are parts of letters in Indic scripts; joiners stand inside words there and in Persian
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
-WORDS: Dict[str, Callable[[str], List[str]]] = {
+WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": lambda text: _WORD.findall(text.lower()),
     "space": str.split,
     "characters": lambda text: [character for character in text if not character.isspace()],
 }
+"""Value of ``--words`` -> function from a text to its words.
+
+"words": lower-cased runs of letters, their marks, and digits of any script; "space": what stands between white space;
+"characters": single characters, for Chinese.
+"""
 
 
 def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
-    """The n-grams of a text, in order, each as often as it occurs."""
+    """All n-grams of a text, in order; n is ``order``."""
     return zip(*(words[start:] for start in range(order)))
 
 
 class Source:
-    """A document's words and n-grams, made once for all systems."""
+    """A document's n-grams, collected once to compare all systems' summaries with.
+
+    Args:
+        words: the words of the document.
+    """
 
     def __init__(self, words: Sequence[str]):
-        self.words = words
-        self.places: Dict[Tuple[str, ...], List[int]] = {}
-        for place, gram in enumerate(ngrams(words, POSITION_ORDER)):
-            self.places.setdefault(gram, []).append(place)
-        self._grams = {order: set(ngrams(words, order)) for order in ORDERS}
+        self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
+        for position, bigram in enumerate(ngrams(words, 2)):
+            self._bigram_positions.setdefault(bigram, []).append(position)
+        self._bigrams = len(words) - 1
+        self._grams = {order: set(ngrams(words, order)) for order in NGRAM_ORDERS}
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
         """Share of a summary's n-grams that the document does not have (See et al. 2017, figure 6); None without any.
 
-        1 minus that of single words is the source copy rate of Nallapati et al. (2016), section 4.
+        For single words, 1 minus this share is the source copy rate of Nallapati et al. (2016), section 4.
         """
         grams = list(ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Share of a summary's sentences whose words do not stand in the document in one run; None without any."""
+        """Share of a summary's sentences that do not stand in the document word for word; None if it has none.
+
+        Args:
+            sentences: the words of each sentence; empty ones are ignored.
+        """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
-    def copied_from(self, words: Sequence[str]) -> np.ndarray:
+    def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """How many of a summary's bigrams come from each tenth of the document: (10,).
 
-        A bigram that the document has several times is shared among its places.
+        A bigram that the document has several times counts in equal parts for each of its positions.
         """
         tenths = np.zeros(TENTHS)
-        for gram in ngrams(words, POSITION_ORDER):
-            places = self.places.get(gram, ())
-            for place in places:
-                tenths[place * TENTHS // (len(self.words) - POSITION_ORDER + 1)] += 1 / len(places)
+        for bigram in ngrams(words, 2):
+            positions = self._bigram_positions.get(bigram, ())
+            for position in positions:
+                tenths[position * TENTHS // self._bigrams] += 1 / len(positions)
         return tenths
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Share of a summary's n-grams that occurred before in it; None without any."""
+    """Share of a summary's n-grams that occurred in it before; None if it has none."""
     grams = list(ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Figures of one system.
+    """The figures of one system.
 
     Args:
-        figures: name -> mean over the summaries that have it; None if none has. Shares are in per cent.
-        counted: name -> how many summaries that were.
-        positions: share of the copied bigrams, in per cent, that come from each tenth of the documents.
+        figures: name -> mean over the summaries that have this figure, shares in per cent; None if none has it.
+        counted: name -> how many summaries have this figure.
+        positions: what share of the copied bigrams, in per cent, comes from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]
@@ -88,33 +99,37 @@ class Analysis:
 
 
 class Analyser:
-    """Adds up the figures of one system, summary by summary."""
+    """Collects the figures of one system, summary by summary."""
 
     def __init__(self) -> None:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
     def add(self, source: Source, sentences: Sequence[Sequence[str]]) -> None:
-        """One summary: its document, and the words of its sentences."""
+        """Add one summary.
+
+        Args:
+            source: its document. sentences: the words of each of its sentences.
+        """
         words = [word for sentence in sentences for word in sentence]
-        unknown = source.novel_ngrams(words, 1)
+        novel_words = source.novel_ngrams(words, 1)
         values: Dict[str, Any] = {
             "words": len(words),
             "sentences": sum(map(bool, sentences)),
-            "copy rate": None if unknown is None else 100 * (1 - unknown),
+            "copy rate": None if novel_words is None else 100 * (1 - novel_words),
         }
-        for order in ORDERS:
+        for order in NGRAM_ORDERS:
             values[f"novel {order}-grams"] = source.novel_ngrams(words, order)
         values["novel sentences"] = source.novel_sentences(sentences)
-        for order in ORDERS:
+        for order in NGRAM_ORDERS:
             values[f"repeated {order}-grams"] = repeated_ngrams(words, order)
         for name, value in values.items():
-            share = value is not None and name.startswith(("novel", "repeated"))
-            self._values.setdefault(name, []).append(100 * value if share else value)
-        self._tenths += source.copied_from(words)
+            is_share = value is not None and name.startswith(("novel", "repeated"))
+            self._values.setdefault(name, []).append(100 * value if is_share else value)
+        self._tenths += source.copied_bigrams(words)
 
     def result(self) -> Analysis:
-        """The figures of what was added."""
+        """The figures of all summaries added so far."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
         return Analysis(
@@ -125,7 +140,7 @@ class Analyser:
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """The sentences with the document's first ``count`` words, separated by white space; the last one cut."""
+    """The first ``count`` words of a document (by white space), still in sentences, the last of which may be cut."""
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -135,35 +150,39 @@ def lead_words(sentences: Sequence[str], count: int) -> List[str]:
     return kept
 
 
-def _overlap(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
-    """F1 of two bags of n-grams."""
+def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
+    """F1 of two multisets of n-grams."""
     size = sum(hypothesis.values()) + sum(reference.values())
     return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Numbers of the document's sentences that summarise it best, found greedily (Nallapati et al. 2017, section 3).
+    """Choose the sentences of a document that summarise it best, greedily (Nallapati et al. 2017, section 3).
 
-    One sentence at a time, the one with which ROUGE-1 plus ROUGE-2 (F1, with the reference for which that is highest)
-    rises most, the first of equals, until none raises it or there are ``limit``.
+    Sentences are added one at a time: the one that raises ROUGE-1 plus ROUGE-2 most (F1, with the reference for which
+    that is highest), the first of equals, until no sentence raises it or ``limit`` are chosen.
 
     Args:
-        sentences: the words of the document's sentences. references: the words of each reference.
-    """
-    wanted = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
+        sentences: the words of each of the document's sentences.
+        references: the words of each reference.
 
-    def value(numbers: Sequence[int]) -> float:
+    Returns:
+        The numbers of the chosen sentences, from 0, in the order of the document.
+    """
+    targets = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
+
+    def score(numbers: Sequence[int]) -> float:
         words = [word for number in sorted(numbers) for word in sentences[number]]
-        bags = [Counter(ngrams(words, order)) for order in (1, 2)]
-        return max(sum(map(_overlap, bags, reference)) for reference in wanted)
+        counts = [Counter(ngrams(words, order)) for order in (1, 2)]
+        return max(sum(map(_f1, counts, target)) for target in targets)
 
     chosen: List[int] = []
     best = 0.0
     while len(chosen) < limit:
         rest = [number for number in range(len(sentences)) if number not in chosen]
-        values = [value([*chosen, number]) for number in rest]
-        if not values or max(values) <= best:
+        scores = [score([*chosen, number]) for number in rest]
+        if not scores or max(scores) <= best:
             break
-        best = max(values)
-        chosen.append(rest[values.index(best)])
+        best = max(scores)
+        chosen.append(rest[scores.index(best)])
     return sorted(chosen)

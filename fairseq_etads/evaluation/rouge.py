@@ -1,16 +1,19 @@
-"""ROUGE with confidence intervals and a signature; scored in Python, or by ROUGE-1.5.5.pl itself.
+"""ROUGE with confidence intervals and a signature, computed in Python or by ROUGE-1.5.5.pl itself.
 
 The measures are those of Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
 Python each pair is scored by the package rouge-score, which follows ROUGE-1.5.5.pl. As there, words are runs of a-z and
 0-9 after lower-casing; all other characters (Gigaword's ``#``, other scripts) separate words.
 
 Sentences matter to ROUGE-L alone: each sentence of the reference is matched with each of the hypothesis, and the
-matches are united. A summary is one line, and what is a sentence depends on that line alone:
+matches are united. A summary is one line, which is cut into sentences in one of two ways:
 
-* a line that holds the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
+* a line that contains the sentence mark is cut at the mark, and only there (a mark is never scored as a word);
 * a line without it is cut by the rules of nltk's Punkt, untrained: after ``.``, ``!`` or ``?`` and closing quotes where
-  white space follows. So is tokenised text: "a b . c d ." has two sentences. Untrained rules know no abbreviations but
-  initials: "dr. smith came." becomes two. Write the mark where you can.
+  white space follows. That holds for tokenised text too: "a b . c d ." has two sentences. Untrained rules know no
+  abbreviations but initials: "dr. smith came." becomes two sentences. So prefer marks.
+
+rouge-score and nltk are imported by the functions that use them. They take more than a second (nltk imports scipy and
+scikit-learn if they are installed), for which ``etads-rouge --help`` should not have to wait.
 """
 
 import functools
@@ -21,35 +24,36 @@ from types import SimpleNamespace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
-from nltk.stem.porter import PorterStemmer
-from rouge_score import rouge_scorer, tokenize, tokenizers
 from tqdm import tqdm
 
 from .. import __version__
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
-from .text import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
+from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
 
 RESAMPLES = 1000
 SEED = 12345
 BACKENDS = ("python", "perl")
-MULTI = ("best", "average")
+MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-# Our name of a metric -> its name in rouge-score, whose own "rougeL" joins all sentences into one.
+"""Metrics that are scored unless others are asked for."""
+FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
+"""The figures of each metric, in their order in arrays of scores, and what tables call them."""
+# our name of a metric -> rouge-score's, whose own "rougeL" joins all sentences into one
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
-_PERL_NAMES = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
+_PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
-def check_numbers(**numbers: Tuple[int, int]) -> None:
-    """Raise ValueError for the first number (value, least) that is below its least."""
-    for option, (value, least) in numbers.items():
-        if value < least:
-            raise ValueError(f"{option} is {value}, must be {least} or more")
+def check_at_least(minimum: int, **numbers: int) -> None:
+    """Raise ValueError, which names the option, for the first of ``numbers`` that is below ``minimum``."""
+    for option, value in numbers.items():
+        if value < minimum:
+            raise ValueError(f"{option} is {value}, must be {minimum} or more")
 
 
 @dataclass(frozen=True)
 class Score:
-    """Means over all pairs, from 0 to 100, each with the (low, high) ends of its 95 % confidence interval."""
+    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval."""
 
     f1: float
     precision: float
@@ -58,13 +62,17 @@ class Score:
     precision_interval: Tuple[float, float]
     recall_interval: Tuple[float, float]
 
-    low = property(lambda self: self.f1_interval[0], doc="Lower end of the interval of F1.")
-    high = property(lambda self: self.f1_interval[1], doc="Upper end of the interval of F1.")
-
 
 @dataclass(frozen=True)
 class RougeReport:
-    """Scores by metric ("rouge1", "rouge2", "rougeL"), how they were made, pairs, empty hypotheses."""
+    """The scores of one system.
+
+    Args:
+        scores: metric ("rouge1", say) -> its scores.
+        signature: one line that names all that the scores depend on.
+        n: number of pairs.
+        empty: how many hypotheses are empty.
+    """
 
     scores: Dict[str, Score]
     signature: str
@@ -72,18 +80,17 @@ class RougeReport:
     empty: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """Everything, as types that JSON knows; the two ends of an interval are a pair."""
+        """The whole report in types that JSON has; an interval is a pair."""
         return asdict(self)
 
     def format_table(self, interval: str = "f1") -> str:
-        """An aligned table, the count of empty hypotheses and the signature; no newline at the end.
+        """An aligned table, then the number of empty hypotheses and the signature; no newline at the end.
 
         Args:
-            interval: the figure whose interval is shown: "f1", "precision" or "recall".
+            interval: which of ``FIGURES`` the interval is shown of.
         """
-        names = {"f1": "F1", "precision": "P", "recall": "R"}
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
-        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of {names[interval]}"]
+        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of {FIGURES[interval]}"]
         for name, score in self.scores.items():
             means = f"{score.f1:7.2f} {score.precision:7.2f} {score.recall:7.2f}"
             low, high = getattr(score, f"{interval}_interval")
@@ -93,23 +100,25 @@ class RougeReport:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the score of a pair depends on beside the texts.
+    """How pairs are scored.
 
     Args:
         metrics: of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (of the summary as one sentence;
             Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
         stem: compare Porter stems.
-        irregular: bring irregular forms to their base by WordNet's lists before stemming, as ROUGE-1.5.5.pl does and
-            rouge-score does not; None: as the backend does by itself. The lists are those of ROUGE-1.5.5.pl.
+        irregular: replace irregular forms by their base (children: child) before stemming, by the WordNet lists of
+            ROUGE-1.5.5.pl; None: as the backend does by itself, ROUGE-1.5.5.pl does and rouge-score does not.
         sentence_mark, split_sentences: see :func:`.text.split_summary`.
         backend: "python" or "perl".
-        multi: of several references the "best", by F1, for each pair and metric; or their "average": matches and
-            n-grams summed over the references, as ``ROUGE-1.5.5.pl -f A``, its default.
-        byte_limit: of hypothesis and references alike, only so many first bytes count (DUC-2004: 75).
-        rouge_home: directory of ROUGE-1.5.5.pl and its data.
+        multi: what counts of several references: the "best" by F1, for each pair and metric; or their "average":
+            matches and n-grams summed over the references, as ``ROUGE-1.5.5.pl -f A``, its default.
+        byte_limit: only the first so many bytes of hypotheses and references count (DUC-2004: 75).
+        rouge_home: directory of ROUGE-1.5.5.pl and its data; None to look for it, see :mod:`.perl`.
 
     Raises:
-        ValueError: an unknown metric, backend or way; one that the backend lacks; a limit below 1; no Perl.
+        ValueError: an unknown backend or value of ``multi``, a metric that the backend does not have, or a limit below
+            1. ROUGE-1.5.5.pl and its lists are looked for only when they are needed; a ValueError then says what is
+            missing.
     """
 
     metrics: Tuple[str, ...] = METRICS
@@ -123,10 +132,10 @@ class Settings:
     rouge_home: Optional[str] = None
 
     def __post_init__(self) -> None:
-        for option, text, several in (("backend", self.backend, BACKENDS), ("multi", self.multi, MULTI)):
+        for option, text, several in (("backend", self.backend, BACKENDS), ("multi", self.multi, MULTI_CHOICES)):
             if text not in several:
                 raise ValueError(f'{option} "{text}": choose {" or ".join(several)}')
-        known = _PYTHON_NAMES if self.backend == "python" else _PERL_NAMES
+        known = _PYTHON_NAMES if self.backend == "python" else _PERL_METRICS
         if not self.metrics:
             raise ValueError("metrics: choose one or more")
         for name in self.metrics:
@@ -145,15 +154,19 @@ class Settings:
 
     @property
     def tokenizer(self) -> "_Tokenizer":
-        """From text to words; one per process, so that worker processes need no set-up and stems are shared."""
+        """Cuts text into words; one per process, because it caches stems."""
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
-        """The sentences of a summary that count."""
+        """The sentences of a summary, as far as ``byte_limit`` lets them count."""
         return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
 
     def signature(self, references: int) -> str:
-        """One line that names these settings and the versions of what computes the scores."""
+        """These settings and the versions of what computes the scores, in one line.
+
+        Args:
+            references: how many references each hypothesis has.
+        """
         mark = self.sentence_mark.encode("unicode_escape").decode("ascii")
         if self.split_sentences:
             split = f"mark {mark}, else punkt" if mark else "punkt"
@@ -161,7 +174,7 @@ class Settings:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
             fields = [self.perl.signature(), f"nltk:{metadata.version('nltk')}"]
-        else:  # the stemmer and Punkt's rules are nltk's
+        else:  # nltk brings the stemmer and Punkt's rules
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
         fields += [f"stem:{stem}", "tok:a-z0-9", f"split:{split}"]
@@ -169,37 +182,58 @@ class Settings:
         return "|".join(fields + ([f"bytes:{self.byte_limit}"] if self.byte_limit else []))
 
 
-class _Tokenizer(tokenizers.Tokenizer):
-    """rouge-score's tokeniser with the stems remembered, because stemming each word anew takes long."""
+class _Tokenizer:
+    """rouge-score's tokeniser with a cache of stems, because stemming every word anew takes long.
+
+    Args:
+        irregular: irregular form -> base form, which is taken instead of a stem.
+    """
 
     def __init__(self, stem: bool, irregular: Dict[str, str]):
+        from nltk.stem.porter import PorterStemmer
+        from rouge_score import tokenize
+
+        self._tokenize = tokenize.tokenize
         self.stemmer = None
         if stem:
             porter = PorterStemmer()
-            # rouge-score asks for words of more than three letters only, as ROUGE-1.5.5.pl does
-            once = functools.lru_cache(maxsize=200_000)(lambda word: irregular.get(word) or porter.stem(word))
-            self.stemmer = SimpleNamespace(stem=once)
+            # rouge-score stems only words of more than three letters, as ROUGE-1.5.5.pl does
+            cached = functools.lru_cache(maxsize=200_000)(lambda word: irregular.get(word) or porter.stem(word))
+            self.stemmer = SimpleNamespace(stem=cached)
 
     def tokenize(self, text: str) -> List[str]:
-        return tokenize.tokenize(text, self.stemmer)
+        """The words of a text, or their stems; rouge-score calls this."""
+        words: List[str] = self._tokenize(text, self.stemmer)
+        return words
 
 
 @functools.lru_cache(maxsize=None)
 def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
-    return _Tokenizer(stem, irregular_forms(find_home(rouge_home)[0]) if irregular else {})
+    return _Tokenizer(stem, irregular_forms(find_home(rouge_home)) if irregular else {})
 
 
 @functools.lru_cache(maxsize=None)
-def _scorer(settings: Settings) -> rouge_scorer.RougeScorer:
+def _scorer(settings: Settings) -> Any:
+    """rouge-score's scorer of the metrics of ``settings``; one per process."""
+    from rouge_score import rouge_scorer
+
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
     return rouge_scorer.RougeScorer(names, tokenizer=settings.tokenizer)
 
 
 def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """Scores with each reference (K, metric, 3), and the references' n-grams (K, metric) -> (metric, 3)."""
+    """The scores of one hypothesis from those with each of its K references.
+
+    Args:
+        scores: (K, metrics, 3), F1, precision and recall with each reference.
+        sizes: (K, metrics), how many n-grams each reference has; needed for "average" only.
+        multi: "best" or "average".
+
+    Returns (metrics, 3).
+    """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # matches = recall x the reference's n-grams; the hypothesis has the same n-grams every time
+    # recall times the reference's n-grams are the matches; the hypothesis has as many n-grams each time
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -207,9 +241,12 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
 
 
 def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray:
-    """Score one hypothesis, ``texts[0]``, against its references, ``texts[1:]``, in Python; each a list of sentences.
+    """Score one hypothesis against its references, in Python.
 
-    Returns (metric, 3): F1, precision, recall, each in [0, 1].
+    Args:
+        texts: the sentences of the hypothesis, then those of each reference.
+
+    Returns (metrics, 3): F1, precision and recall in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -224,8 +261,8 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
     return _combine(np.array(scores), np.array(sizes), settings.multi)
 
 
-def _map(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Like ``map``, in ``jobs`` processes if more than one; the order, so the result, is the same."""
+def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
+    """``map(function, items)``, computed by ``jobs`` processes if that is more than one; in the same order."""
     if jobs == 1:
         yield from map(function, items)
         return
@@ -234,7 +271,7 @@ def _map(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
 
 
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
-    """The sentences of a hypothesis and of its references, without empty references; of empty ones alone, with one."""
+    """The sentences of a hypothesis and of its references; empty references are left out, but one is always kept."""
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 
@@ -250,16 +287,21 @@ def pair_scores(
     jobs: int = 1,
     progress: bool = False,
 ) -> np.ndarray:
-    """The score of every pair, (n, metric, 3), in [0, 100]: F1, precision, recall.
+    """Score every pair.
 
     Args:
-        hypotheses: n texts. references: one or more sets of n texts; an empty one beside others does not count.
-        jobs: processes; they do not change the result. progress: show a bar on stderr if that is a terminal.
+        hypotheses: n texts.
+        references: one or more sets of n texts; an empty text of a set that others have counts for nothing.
+        jobs: processes; their number does not change the result.
+        progress: show a bar on stderr if that is a terminal.
+
+    Returns:
+        (n, metrics, 3): F1, precision and recall in [0, 100].
 
     Raises:
-        ValueError: nothing to score; counts differ; a text stands where a sequence of texts belongs.
+        ValueError: there is nothing to score, counts differ, or a text stands where a sequence of texts belongs.
     """
-    check_numbers(jobs=(jobs, 1))
+    check_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     check_counts(["hypotheses", *(f"references {i}" for i in range(1, len(references) + 1))], [hypotheses, *references])
@@ -269,8 +311,9 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
+    _scorer(settings)  # imports its libraries here, before worker processes are forked, and not in each of them
     score = functools.partial(_prepare_and_score, settings=settings)
-    results: Iterable[Any] = _map(score, pairs, jobs)
+    results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
     if progress:
         results = tqdm(results, total=len(pairs), desc="ROUGE", unit=" pairs", disable=None)
     return 100 * np.stack(list(results))
@@ -279,8 +322,14 @@ def pair_scores(
 def make_report(
     scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """The report on scores that :func:`pair_scores` made of ``hypotheses`` and so many ``references`` each."""
-    check_numbers(bootstrap=(bootstrap, 1), seed=(seed, 0))
+    """The report on the scores (n, metrics, 3) that :func:`pair_scores` gave for ``hypotheses``.
+
+    Args:
+        references: how many references each hypothesis has.
+        bootstrap: resamples for the intervals. seed: of the resamples.
+    """
+    check_at_least(1, bootstrap=bootstrap)
+    check_at_least(0, seed=seed)
     means = scores.mean(axis=0).tolist()
     low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
     made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}"
@@ -303,19 +352,25 @@ def rouge(
     progress: bool = False,
     **settings: Any,
 ) -> RougeReport:
-    """Score ``hypotheses`` (n texts, one summary each) against ``references``.
+    """Score summaries against their references.
 
-    ``references`` is n texts, or several sets of n texts each, as files hold them; what counts of several is the
-    setting ``multi``. An empty reference stands where a set has none and is left out; a text that has no other scores
-    0. An empty hypothesis scores 0 and takes part in the means. ``jobs`` processes share the work and do not change the
-    result. ``progress`` shows a bar on stderr if that is a terminal. ``settings`` are the arguments of
-    :class:`Settings`.
+    Args:
+        hypotheses: n summaries. An empty one scores 0 and takes part in the means.
+        references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` says what
+            counts of several. An empty text stands for a missing reference; a summary without any other scores 0.
+        bootstrap: resamples for the intervals. seed: of the resamples.
+        jobs: processes that share the work; their number does not change the result.
+        progress: show a bar on stderr if that is a terminal.
+        settings: the arguments of :class:`Settings`.
 
-    Raises ValueError if there is nothing to score, if counts differ, if a text stands where a sequence of texts
-    belongs, if a number is too small or a setting unknown.
+    Raises:
+        ValueError: there is nothing to score, counts differ, a text stands where a sequence of texts belongs, or a
+            number is too small.
+        TypeError: there is no such setting.
     """
     chosen = Settings(**settings)
-    check_numbers(bootstrap=(bootstrap, 1), seed=(seed, 0), jobs=(jobs, 1))
+    check_at_least(1, bootstrap=bootstrap, jobs=jobs)
+    check_at_least(0, seed=seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = pair_scores(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

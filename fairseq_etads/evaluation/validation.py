@@ -1,4 +1,4 @@
-"""``--eval-rouge``: ROUGE of summaries that are generated during validation, as a figure to choose checkpoints by."""
+"""``--eval-rouge``: generate summaries in validation and log their ROUGE, by which checkpoints can be chosen."""
 
 import json
 import logging
@@ -17,13 +17,14 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..vocabulary.dictionary import known_words
+from .rouge import METRICS, Settings, score_pair
 
 logger = logging.getLogger(__name__)
 
-ROUGE = ("rouge1", "rouge2", "rougeL")
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW")
-SUBWORDS = 0.02
-"""Share of the known words that look like subwords, from which on they are taken for such."""
+"""Values of ``--eval-rouge-post-process``: "auto", or what fairseq's ``--post-process`` takes."""
+SUBWORD_SHARE = 0.02
+"""A dictionary is taken for one of subwords if a larger share of its known words carries subword marks."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -31,8 +32,12 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Refuse a ``--best-checkpoint-metric`` that would fail, or choose the worst checkpoint, hours later."""
-    if metric not in ROUGE:
+    """Refuse a ``--best-checkpoint-metric`` that would fail hours later, or choose the worst checkpoint.
+
+    Raises:
+        ValueError: it is a ROUGE metric, but ROUGE is not computed or would be minimised.
+    """
+    if metric not in METRICS:
         return
     if not eval_rouge:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
@@ -41,7 +46,7 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """A JSON object from the command line; ValueError if it is none."""
+    """The JSON object that is the value of a command line's ``option``; ValueError if it is something else."""
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -52,7 +57,10 @@ def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
 
 
 def generation_options(text: Optional[str], longest: int) -> Any:
-    """fairseq's options of generation from a JSON object; ``max_len_b`` is ``longest`` unless it says otherwise.
+    """fairseq's options of generation, read from a JSON object.
+
+    Args:
+        text: the JSON. longest: the value of ``max_len_b`` if the JSON has none.
 
     Raises:
         ValueError: not JSON, an unknown option, or a value of the wrong type.
@@ -72,27 +80,28 @@ def generation_options(text: Optional[str], longest: int) -> Any:
         raise ValueError(f"{option} '{text}': {str(error).splitlines()[0]}") from None
 
 
-def find_subwords(dictionary: Dictionary) -> str:
-    """How the words of a dictionary were cut, as ``--post-process`` calls it: by the marks that they carry."""
+def detect_subwords(dictionary: Dictionary) -> str:
+    """Which subwords a dictionary has, by the marks of its words: "subword_nmt", "sentencepiece" or "none"."""
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     for name, marked in (
         ("subword_nmt", sum(word.endswith("@@") for word in words)),
         ("sentencepiece", sum(word.startswith("▁") for word in words)),
     ):
-        if marked > SUBWORDS * len(words):
+        if marked > SUBWORD_SHARE * len(words):
             return name
     return "none"
 
 
 class ValidationRouge:
-    """Generates summaries of a validation set's first documents and adds their scores to what validation logs.
+    """Generates summaries of the first documents of a validation set and logs their ROUGE with the validation loss.
 
-    What is logged are sums over documents and the number of documents, so that the result does not depend on batches or
-    workers. The generator lives from the first batch of a validation to the next training step: it holds copies of the
-    model, which would be out of date after that and take memory while training.
+    Workers log sums over documents and the number of documents, so that the means do not depend on batches or on the
+    number of workers. The generator is built for the first batch of a validation and dropped before the next training
+    step: its copies of the model would be out of date then, and take memory during training.
 
     Args:
-        task: builds the generator. cfg: the task's options.
+        task: the summarization task, which builds the generator and has the dictionary.
+        cfg: the task's options.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -107,7 +116,7 @@ class ValidationRouge:
         self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
-            self.post_process = find_subwords(task.target_dictionary)
+            self.post_process = detect_subwords(task.target_dictionary)
         self.detokenizer = None
         if cfg.eval_rouge_detok:
             options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
@@ -122,38 +131,49 @@ class ValidationRouge:
         )
 
     def forget(self) -> None:
-        """The model is about to change."""
+        """Drop the generator with its copies of the model; called before every training step.
+
+        A generator that were kept might not notice that the model has changed: fairseq's own optimisers change
+        parameters through ``.data``, which does not raise their version counters.
+        """
         self._generator = None
 
-    def decode(self, tokens: Tensor, what: str) -> str:
-        """Ids (T,) of the dictionary -> text; unknown words of a "hypothesis" and a "reference" are never the same.
+    def decode(self, tokens: Tensor, role: str) -> str:
+        """The text of a summary.
 
-        The Penn Treebank's names of brackets become brackets, since to ROUGE ``-lrb-`` would be the word "lrb".
+        The unknown word becomes another word in hypotheses than in references, so that it never matches. The Penn
+        Treebank's names of brackets become brackets, since ROUGE would take ``-lrb-`` for the word "lrb".
+
+        Args:
+            tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), self.task.target_dictionary.pad())
-        text = self.task.target_dictionary.string(words, symbol, unk_string=_UNKNOWN[what])
+        text = self.task.target_dictionary.string(words, symbol, unk_string=_UNKNOWN[role])
         text = _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
         return text if self.detokenizer is None else self.detokenizer.decode(text)
 
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
-        """The sums for one batch; all 0 if it has none of the documents.
+        """Generate and score the summaries of a batch.
 
         Args:
-            sample: a batch with "references", whole summaries (ids, (T,)) of the documents that take part, else None.
+            sample: a batch; "references" has, for each document that is scored, the ids (T,) of its whole summary, and
+                None for the others.
+
+        Returns:
+            "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
+            their scores (F1 in [0, 100]).
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
-        sums = {"_rouge_documents": float(len(rows)), **{f"_{name}": 0.0 for name in ROUGE}}
+        sums = {"_rouge_documents": float(len(rows)), **{f"_{name}": 0.0 for name in METRICS}}
         if not rows:
             return sums
-        from .rouge import Settings, score_pair  # only here: it loads libraries that training has no use for
-
-        settings = Settings(metrics=ROUGE)
+        settings = Settings(metrics=METRICS)
         for number, (tokens, row) in enumerate(zip(self._generate(sample, model, rows), rows)):
             hypothesis = self.decode(tokens, "hypothesis")
             reference = self.decode(sample["references"][row], "reference")
             scores = score_pair([settings.prepare(hypothesis), settings.prepare(reference)], settings)
-            for name, value in zip(ROUGE, scores[:, 0].tolist()):
+            for name, value in zip(METRICS, scores[:, 0].tolist()):
                 sums[f"_{name}"] += 100 * value
             document = int(sample["id"][row]) if "id" in sample else number
             if document < self.print_samples:
@@ -162,8 +182,8 @@ class ValidationRouge:
         return sums
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """The best summaries (ids, (T,)) of some documents of a batch."""
-        while hasattr(model, "module"):  # wrapped for several workers
+        """The best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
+        while hasattr(model, "module"):  # DistributedDataParallel and the like
             model = model.module
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -173,19 +193,19 @@ class ValidationRouge:
             "net_input": utils.apply_to_sample(lambda tensor: tensor[chosen], sample["net_input"]),
         }
         cuda = chosen.is_cuda
-        # sampling (--eval-rouge-args) draws random numbers, which training must not miss
+        # sampling (--eval-rouge-args) draws random numbers; training must go on with those that it would have drawn
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
-        """Log the sums of all workers, and the means that they give at the end of a validation."""
+        """Log the sums over all workers, and the means that fairseq derives from them at the end of a validation."""
         if not any("_rouge_documents" in output for output in logging_outputs):
             return
-        for name in ("_rouge_documents", *(f"_{name}" for name in ROUGE)):
+        for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):
             metrics.log_scalar_sum(name, sum(float(output.get(name, 0)) for output in logging_outputs))
-        for name in ROUGE:
+        for name in METRICS:
             metrics.log_derived(
                 name,
                 lambda meters, name=name: round(

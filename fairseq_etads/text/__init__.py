@@ -1,1 +1,1 @@
-"""From raw text to words and back."""
+"""Text: reading files, cutting lines into sentences and words, and joining words into text again."""

@@ -1,4 +1,4 @@
-"""Reading text files: plain or compressed, UTF-8 or refused in words, one line feed a line."""
+"""Read text files, plain or compressed, line by line; an error names the file and the line that is not UTF-8."""
 
 import bz2
 import contextlib
@@ -13,15 +13,15 @@ _OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open
 
 
 class InputError(ValueError):
-    """Something in the input or the options that the user can put right; commands show it as one line."""
+    """A mistake in the input or the options that the user can correct; commands show it as one line."""
 
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """A plain, .gz, .xz or .bz2 file, decompressed.
+    """Open a plain, .gz, .xz or .bz2 file for reading, decompressed.
 
     Raises:
-        InputError: it cannot be read, or is damaged, also while it is being read.
+        InputError: the file cannot be read or turns out to be damaged, when it is opened or while it is read.
     """
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -31,16 +31,20 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends one: str.splitlines() also splits at U+2028 and loses the pairing.
+    """The lines of a file, without their line ends.
+
+    Only a line feed ends a line. ``str.splitlines()`` would also split at U+2028, and paired files would no longer
+    match line by line.
 
     Args:
-        path: a plain or compressed file. A byte order mark at its beginning is left out.
-        fallback: how to read a line that is not UTF-8: an encoding, or "replace" to put U+FFFD for what is not.
-        counts: gets the number of such lines.
-        ends: keep the newlines.
+        path: a plain or compressed file. A byte order mark at its beginning is skipped.
+        fallback: how to read a line that is not UTF-8: the name of an encoding, or "replace" to put U+FFFD in the place
+            of invalid bytes; empty to refuse it.
+        counts: if given, the lines that were read by ``fallback`` are counted in it.
+        ends: keep the line ends.
 
     Raises:
-        InputError: a line is not UTF-8 (nor ``fallback``); names file and line.
+        InputError: the file cannot be read, or a line is neither UTF-8 nor in ``fallback``; names file and line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
@@ -56,6 +60,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
+    """The text of a line that is not UTF-8, read by ``fallback``; InputError if it has no such encoding either."""
     if fallback == "replace":
         return line.decode("utf-8", "replace")
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"

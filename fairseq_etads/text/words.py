@@ -1,10 +1,10 @@
-"""From raw text to words and back: sentences, Penn Treebank words, Moses words, characters. fairseq is not needed here.
+"""Cut text into sentences, and sentences into words or characters, and join words into text again; without fairseq.
 
-A *sentence mark* stands between the sentences of a line. Every class below is given sentences without marks; the marks
-are the business of :class:`fairseq_etads.text.tokenizer.TextTokenizer`.
+The classes below take one sentence at a time and know nothing of sentence marks;
+:class:`fairseq_etads.text.tokenizer.TextTokenizer` cuts lines at the marks and puts them back.
 
-nltk and sacremoses are imported where they are first used: together they cost 1.8 s of processor time (nltk loads scipy
-and scikit-learn where they are installed), and most commands need only the constants of this module to start.
+nltk and sacremoses are imported by the functions that use them. Together they take more than a second (nltk imports
+scipy and scikit-learn if they are installed), for which ``etads-rouge --help`` should not have to wait.
 """
 
 import functools
@@ -12,16 +12,16 @@ import re
 from typing import Any, Dict, Iterator, List
 
 SENTENCE_MARK = "<q>"
-"""Stands between the sentences of a line, in raw text, among the tokens and in summaries."""
+"""Stands between the sentences of a line: in raw text, among tokens and in summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""How --words and --text-words cut text into words; see the classes below."""
+"""The ways to cut a sentence into words, as ``--text-words`` and etads-prepare's ``--words`` name them."""
 
 CACHED_CHUNKS = 500_000
-"""Different chunks of text whose words are remembered, about 100 MB; then the memory starts anew."""
+"""Different chunks of text whose words TreebankWords remembers, about 100 MB; when they are full, all are forgotten."""
 
 LONGEST_CHUNK = 200
-"""Characters of a chunk without white space that are looked at together: rules for quotes are quadratic in them."""
+"""Longer chunks (characters without white space) are cut up: the rules for quotes take time quadratic in the length."""
 
 BLOCK = 20_000
 """Characters that are cut into sentences at a time."""
@@ -35,23 +35,23 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 @functools.lru_cache(maxsize=None)
 def _punkt() -> Any:
-    """Punkt's rules with Moses's abbreviations, which sacremoses carries: no trained model, nothing to download."""
+    """Punkt's rules with Moses's abbreviations, which sacremoses brings: no trained model, nothing to download."""
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
     from sacremoses.corpus import NonbreakingPrefixes
 
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # "no." ends sentences, too; a single letter is an initial by Punkt's own rules
+    # words like "no" and "art" also end sentences; single letters are initials by Punkt's own rules
     ambiguous = ("no", "art", "pp")
     parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters)
 
 
 def split_sentences(text: str) -> List[str]:
-    """Sentences of a text, without white space around them; none for a blank one.
+    """The sentences of a text, without white space around them; a blank text has none.
 
-    Cut after ``.``, ``!`` or ``?`` and closing quotes where white space follows, unless the word is an abbreviation of
-    English (Punkt; Kiss and Strunk 2006), and after ``。``, ``！`` or ``？``.
+    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes, where white space follows and the word is no
+    English abbreviation (Punkt; Kiss and Strunk 2006); and after ``。``, ``！`` or ``？``.
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []
@@ -64,7 +64,7 @@ def split_sentences(text: str) -> List[str]:
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:
-    """Punkt's sentences, block by block: nltk gives every call 5 seconds, which a very long line can take."""
+    """Punkt's sentences, found block by block: nltk stops a call after 5 seconds, too few for a very long line."""
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
@@ -72,43 +72,53 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        if len(rest) > 4 * BLOCK:  # no sentence is so long; looking at it again with every block would be quadratic
+        if len(rest) > 4 * BLOCK:  # no sentence is so long, and searching it again with every block would be quadratic
             yield rest
             rest = ""
         elif start < len(text):
-            rest += " "  # Punkt leaves white space at the end out
+            rest += " "  # Punkt drops white space at the end
     yield rest
 
 
 def neutralise_specials(text: str) -> str:
-    """Spaces inside what would be taken for fairseq's own ``<s>``, ``</s>`` and ``<pad>``, or for a sentence mark.
+    """The text with ``< s >`` for ``<s>``, and likewise for ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
 
-    In any case, since text may be lower-cased later.
+    So text cannot contain the special symbols of fairseq or forge a sentence mark. Upper case (``<S>``) is treated
+    alike, because text may be lower-cased later.
     """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
 class RawWords:
-    """Text whose words are separated by spaces already, or which SentencePiece cuts."""
+    """Words between white space, as they are: for text that SentencePiece cuts."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Tokens of each word between white space, as one string each."""
+        """The words of a sentence."""
         return [neutralise_specials(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
+        """Text of tokens, joined by spaces."""
         return " ".join(tokens)
 
 
 class SpacedWords(RawWords):
-    """Text whose words are separated by spaces already, and which BPE may cut."""
+    """Words between white space, for tokenised text that BPE may cut."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """As RawWords; of a word that ends in ``@@``, which says in BPE that it goes on, each last ``@`` is a token."""
+        """The tokens of each word between white space, as one string a word.
+
+        In BPE ``@@`` at the end of a token says that the word goes on. Of a word that ends so, every last ``@`` but the
+        first becomes a token of its own.
+        """
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
 class MosesWords:
-    """Moses's tokeniser (sacremoses) without escapes, hyphens split as ``@-@``."""
+    """Moses's tokeniser (sacremoses), without escapes for ``&`` and the like; hyphens become ``@-@``.
+
+    Args:
+        language: whose abbreviations and rules are used.
+    """
 
     def __init__(self, language: str = "en"):
         from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -117,22 +127,25 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """The whole sentence as one string: Moses's rules look across white space, and at capitals behind a stop."""
+        """All tokens of a sentence as one string: Moses's rules look across white space, at capitals after a stop."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
+        """Text of tokens, without the spaces around punctuation."""
         return str(self.detokenizer.detokenize(tokens, unescape=False))
 
 
 class TreebankWords:
     """Words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
-    nltk's ``NLTKWordTokenizer`` after typographic quotes, dashes and dots are put into ASCII. Its rules hardly look
-    across white space, so the words of each chunk between white space are remembered; only the last chunk of a sentence
-    is special, since its full stop is split off. In place of ``<name>`` (``<unk>``, ``<cit>``) is one word.
+    These are the words of nltk's ``NLTKWordTokenizer``, after typographic quotes, dashes and dots have been replaced by
+    ASCII. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
+
+    nltk's rules hardly look across white space, so the words of each chunk between white space are cached. Only the
+    last chunk of a sentence is treated differently: its full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -152,7 +165,7 @@ class TreebankWords:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Tokens of each chunk between white space, as one string each."""
+        """The tokens of each chunk between white space, as one string a chunk."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -161,13 +174,13 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # white space cannot be in a chunk, so these marks make different keys
+            # no chunk contains white space, so what is appended tells the four kinds of key apart
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
                 words = self._words(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
-                if number:  # nltk takes a quote at the very beginning for an opening one
+                if number:  # not the first chunk, where nltk takes any quote for an opening one
                     if len(known) >= CACHED_CHUNKS:
                         known.clear()
                     known[key] = words
@@ -175,8 +188,9 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
+        """The tokens of a chunk, joined by spaces; ``first`` and ``last`` say where in its sentence it stands."""
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # what nltk's rules come to for most chunks
+        if simple and not self._contracted.search(simple.group(2)):  # a short cut to what nltk does
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
@@ -197,6 +211,7 @@ class TreebankWords:
         return " ".join(words[bool(before) : len(words) - bool(after)])
 
     def decode(self, tokens: List[str]) -> str:
+        """Text of tokens, without the spaces around punctuation and inside contractions."""
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
         return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
@@ -209,9 +224,21 @@ class Characters:
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Tokens of each chunk between white space, as one string each."""
+        """The tokens of each chunk between white space, as one string a chunk."""
         chunks = (sentence if keep_case else sentence.lower()).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
+        """Text of tokens, without spaces beside wide characters."""
         return self._narrow_gap.sub("", " ".join(tokens))
+
+
+def make_words(kind: str, language: str = "en") -> Any:
+    """The object that cuts sentences into words and joins them again: ``encode`` and ``decode``.
+
+    Args:
+        kind: one of ``WORD_KINDS``. language: whose rules Moses uses.
+    """
+    if kind == "moses":
+        return MosesWords(language)
+    return {"ptb": TreebankWords, "spaces": SpacedWords, "characters": Characters, "raw": RawWords}[kind]()

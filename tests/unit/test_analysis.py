@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.evaluation.analysis import (
     TENTHS,
-    WORDS,
+    WORD_SPLITTERS,
     Analyser,
     Source,
     greedy_oracle,
@@ -67,7 +67,7 @@ def test_every_figure_equals_a_loop(summary, document):
         assert same(source.novel_ngrams(words, n), loop_novel(words, source_words, n))
         assert same(repeated_ngrams(words, n), loop_repeated(words, n))
     assert same(source.novel_sentences(summary), loop_novel_sentences(summary, source_words))
-    assert source.copied_from(words) == pytest.approx(loop_positions(words, source_words))
+    assert source.copied_bigrams(words) == pytest.approx(loop_positions(words, source_words))
 
 
 def test_words_are_not_taken_for_parts_of_others():
@@ -90,11 +90,17 @@ def test_figures_are_means_over_the_summaries_that_have_them():
 
 
 def test_words_of_other_scripts():
-    assert WORDS["words"]("Größe, 3.5 Mäuse!") == ["größe", "3", "5", "mäuse"]
-    assert WORDS["words"]("हिन्दी में, snake_case می\u200cخواهم") == ["हिन्दी", "में", "snake", "case", "می\u200cخواهم"]
-    assert WORDS["words"]("cafe\u0301 👩\u200d💻") == ["cafe\u0301"]
-    assert WORDS["space"]("A b. c") == ["A", "b.", "c"]
-    assert WORDS["characters"]("新闻 a") == ["新", "闻", "a"]
+    assert WORD_SPLITTERS["words"]("Größe, 3.5 Mäuse!") == ["größe", "3", "5", "mäuse"]
+    assert WORD_SPLITTERS["words"]("हिन्दी में, snake_case می\u200cخواهم") == [
+        "हिन्दी",
+        "में",
+        "snake",
+        "case",
+        "می\u200cخواهم",
+    ]
+    assert WORD_SPLITTERS["words"]("cafe\u0301 👩\u200d💻") == ["cafe\u0301"]
+    assert WORD_SPLITTERS["space"]("A b. c") == ["A", "b.", "c"]
+    assert WORD_SPLITTERS["characters"]("新闻 a") == ["新", "闻", "a"]
 
 
 def test_lead_words_cut_the_last_sentence():
@@ -211,7 +217,8 @@ def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
         (["--system=mine=y"], "the name mine is taken"),
         (["--system=reference=y"], "the name reference is taken"),
         (["--system=lead-1={ref}", "--lead=1"], "the name lead-1 is taken"),
-        (["--lead=0"], "--lead/--lead-words 0"),
+        (["--lead=0"], "--lead is 0"),
+        (["--lead-words=-1"], "--lead-words is -1"),
         (["--oracle=0"], "--oracle is 0"),
         (["--plot=x.gif"], '--plot "x.gif": the name must end in .png'),
         (["--system=other=missing"], "missing"),
@@ -228,7 +235,7 @@ def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, word
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), min_size=1, max_size=4))
 def test_any_text_has_figures_between_0_and_100(pairs):
-    for kind in WORDS.values():
+    for kind in WORD_SPLITTERS.values():
         analyser = Analyser()
         for document, summary in pairs:
             analyser.add(Source(kind(document)), [kind(part) for part in summary.split(".")])

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from fairseq_etads.evaluation.human import (
     CRITERIA,
     Rating,
-    assign,
+    aggregate_ratings,
     csv_sheet,
-    harmless,
+    escape_formula,
     html_sheet,
     krippendorff_alpha,
+    make_key,
     read_sheet,
-    summarise,
 )
 from fairseq_etads.evaluation.human_command import main
 
@@ -83,8 +83,8 @@ def test_agreement_equals_a_loop(units):
 
 
 def test_assignment_is_balanced_seeded_and_shuffled():
-    key = assign(50, SYSTEMS, 12, 6, 4, seed=3)
-    assert key == assign(50, SYSTEMS, 12, 6, 4, seed=3) != assign(50, SYSTEMS, 12, 6, 4, seed=4)
+    key = make_key(50, SYSTEMS, 12, 6, 4, seed=3)
+    assert key == make_key(50, SYSTEMS, 12, 6, 4, seed=3) != make_key(50, SYSTEMS, 12, 6, 4, seed=4)
     items = collections.Counter(item for sheet in key["sheets"].values() for item in sheet)
     assert len(items) == 12 and set(items.values()) == {2}
     assert all(1 <= int(item) <= 50 for item in items)
@@ -105,16 +105,16 @@ def test_assignment_is_balanced_seeded_and_shuffled():
 )
 def test_impossible_sheets_are_refused_in_words(arguments, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        assign(*arguments, seed=1)
+        make_key(*arguments, seed=1)
 
 
 @settings(max_examples=80)
 @given(st.text(max_size=20))
 def test_no_cell_is_a_formula_and_no_text_is_markup(text):
-    cell = harmless(text)
+    cell = escape_formula(text)
     assert cell.lstrip(" ")[:1] not in ("=", "+", "-", "@", "\t", "\r")
     assert text in cell and len(cell) <= len(text) + 1
-    key = assign(1, ["s"], 1, 1, 1, 1)
+    key = make_key(1, ["s"], 1, 1, 1, 1)
     sheet = key["sheets"]["annotator-1"]
     hostile = text + '<script>alert(1)</script>"&'
     page = html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
@@ -126,7 +126,7 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
 
 def filled(tmp_path, change=lambda rows: rows, delimiter=",", encoding="utf-8"):
     """A key and a sheet on which every summary of system k (in SYSTEMS) got k + 2, read back after ``change``."""
-    key = assign(4, SYSTEMS, 2, 2, 2, seed=1)
+    key = make_key(4, SYSTEMS, 2, 2, 2, seed=1)
     outputs = {name: [f"{name} says {i}" for i in range(4)] for name in SYSTEMS}
     paths = []
     for annotator, sheet in key["sheets"].items():
@@ -152,7 +152,7 @@ def read_all(key, paths):
 def test_sheets_are_read_back_and_names_come_from_the_key(tmp_path, delimiter, encoding):
     ratings, problems = read_all(*filled(tmp_path, delimiter=delimiter, encoding=encoding))
     assert not problems and len(ratings) == 2 * 2 * 3
-    report = summarise(ratings, SYSTEMS, 50, 1)
+    report = aggregate_ratings(ratings, SYSTEMS, 50, 1)
     for number, system in enumerate(SYSTEMS):
         row = report["fluency"]["systems"][system]
         assert row == {"mean": number + 2, "interval": [number + 2] * 2, "summaries": 2, "ratings": 4}
@@ -206,7 +206,7 @@ def test_spreadsheet_numbers_are_whole_numbers(tmp_path):
 def test_any_file_is_read_or_refused_in_words(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "sheet.csv"
     header = b"annotator,item,label,document,summary,salience,fluency,non-repetition\n"
-    key = assign(1, ["s"], 1, 1, 1, 1)
+    key = make_key(1, ["s"], 1, 1, 1, 1)
     for content in (data, header + data):
         path.write_bytes(content)
         try:
@@ -222,7 +222,7 @@ def test_any_file_is_read_or_refused_in_words(tmp_path_factory, data):
 def test_means_are_of_summaries_not_of_ratings():
     # one summary with ratings 1 and 3, another with 5: (2 + 5) / 2, and not (1 + 3 + 5) / 3
     ratings = [Rating(who, item, "s", {"fluency": v}) for who, item, v in (("a", 1, 1), ("b", 1, 3), ("a", 2, 5))]
-    report = summarise(ratings, ["s", "t"], 200, 1)
+    report = aggregate_ratings(ratings, ["s", "t"], 200, 1)
     row = report["fluency"]["systems"]["s"]
     assert row["mean"] == 3.5 and row["interval"] == pytest.approx([2, 5]) and row["ratings"] == 3
     assert report["fluency"]["systems"]["t"] == {"mean": None, "interval": None, "summaries": 0, "ratings": 0}
@@ -309,4 +309,4 @@ def test_means_do_not_depend_on_the_order_of_sheets():
         for n in range(30)
     ]
     unique = list({(r.annotator, r.item, r.system): r for r in ratings}.values())
-    assert summarise(unique, SYSTEMS, 20, 1) == summarise(unique[::-1], SYSTEMS, 20, 1)
+    assert aggregate_ratings(unique, SYSTEMS, 20, 1) == aggregate_ratings(unique[::-1], SYSTEMS, 20, 1)

@@ -1,12 +1,11 @@
-"""--tokenizer etads: what it does to a line, and back."""
+"""--tokenizer etads: from lines of raw text to tokens, and back."""
 
 from argparse import Namespace
 
 import pytest
 from fairseq.data import encoders
 
-from fairseq_etads.text.tokenizer import WORDS
-from fairseq_etads.text.words import SENTENCE_MARK, MosesWords, split_sentences
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS, MosesWords, split_sentences
 
 
 def build(**options):
@@ -31,7 +30,7 @@ def test_full_stops_are_split_whether_a_document_is_cut_by_marks_or_raw(words, l
     assert MosesWords().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", WORD_KINDS)
 @pytest.mark.parametrize("keep_case", [False, True])
 def test_no_sentence_mark_is_forged(words, keep_case):
     tokenizer = build(text_words=words, text_keep_case=keep_case, text_sentence_marks="keep")
@@ -42,7 +41,7 @@ def test_no_sentence_mark_is_forged(words, keep_case):
     assert decoded == "a < q > b < s > c < pad > d <q> e"
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", WORD_KINDS)
 @pytest.mark.parametrize("line", ["", "  ", "\t\0", "<q>", " <q>  <q> "])
 def test_nothing_stays_nothing(words, line):
     for marks in ("drop", "keep", "insert"):
@@ -56,7 +55,7 @@ def test_raw_text_keeps_its_words_and_case_if_asked():
     assert tokenizer.decode("A B.") == "A B."
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", WORD_KINDS)
 def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
     line = "One is here. <q> Two isn't!"
     kept = build(text_words=words, text_sentence_marks="keep")

@@ -1,13 +1,16 @@
-"""--eval-rouge without fairseq-train: options, sums, the generator's life, what is left out of a batch."""
+"""--eval-rouge without fairseq-train: options, references, sums, and a generator that never outlives its model."""
 
 import pytest
 import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from helpers import make_dictionary, make_model, make_task
 
 from fairseq_etads.data.pairs import SummarizationDataset
-from fairseq_etads.evaluation.validation import ROUGE, ValidationRouge, check_best_metric, find_subwords
+from fairseq_etads.evaluation.rouge import METRICS
+from fairseq_etads.evaluation.validation import ValidationRouge, check_best_metric, detect_subwords
 
 
 def rouge_task(**options):
@@ -74,7 +77,7 @@ def test_the_marks_of_a_dictionary_say_how_words_were_cut(words, kind):
     dictionary = Dictionary()
     for word in words:
         dictionary.add_symbol(word, n=1)
-    assert find_subwords(dictionary) == kind
+    assert detect_subwords(dictionary) == kind
 
 
 def test_unknown_words_of_summary_and_reference_never_match():
@@ -117,38 +120,69 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
             for batch in outputs:
                 ValidationRouge.reduce_metrics(batch)
         means.append(aggregator.get_smoothed_values())
-    assert set(means[0]) == set(ROUGE)  # names with an underscore are not shown
+    assert set(means[0]) == set(METRICS)  # names with an underscore are not shown
     assert means[0] == means[1] == means[2]
     assert means[0]["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
 
 
 def test_a_validation_without_documents_logs_zero_and_training_nothing():
     with metrics.aggregate(new_root=True) as aggregator:
-        ValidationRouge.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in ROUGE}}])
-    assert aggregator.get_smoothed_values() == dict.fromkeys(ROUGE, 0)
+        ValidationRouge.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}])
+    assert aggregator.get_smoothed_values() == dict.fromkeys(METRICS, 0)
     with metrics.aggregate(new_root=True) as aggregator:
         ValidationRouge.reduce_metrics([{"loss": 1.0}])
     assert not aggregator.get_smoothed_values()
 
 
-def test_the_generator_is_dropped_by_training_and_sees_new_parameters():
-    task = rouge_task(eval_rouge_args='{"beam": 1}')
-    model = make_model(task=task)
+def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
+    """Through the task's own steps, in the order of fairseq's trainer.
+
+    A generator that were kept would not notice the change: with int8 its copy of the model has numbers of its own on
+    every processor, and fairseq's Adam changes parameters without raising their version counters.
+    """
+    options = {"eval_rouge_args": '{"beam": 1}', "infer_dtype": "int8"}
+    task = rouge_task(**options)
+    model, criterion = make_model(task=task), CrossEntropyCriterion(task, sentence_avg=False)
+    adam = FairseqAdamConfig(adam_betas="(0.9, 0.98)", lr=[0.05], use_old_adam=True, tpu=False)
+    optimizer = FairseqAdam(adam, list(model.parameters()))
     data, _ = make_data(task, references=5)
+    batch = data.collater([data[number] for number in range(5)])
 
     def written(task):
-        found = task._rouge._generate(data.collater([data[number] for number in range(5)]), model, range(5))
-        return [tokens.tolist() for tokens in found]
+        return [tokens.tolist() for tokens in task._rouge._generate(batch, model, range(5))]
 
-    before = written(task)
+    task.valid_step(batch, model, criterion)
     assert task._rouge._generator is not None
-    task._rouge.forget()
-    assert task._rouge._generator is None
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.3)
-    fresh = rouge_task(eval_rouge_args='{"beam": 1}')
-    assert written(task) == written(fresh) != before
+    before = written(task)
+    task.train_step(batch, model, criterion, optimizer, update_num=1)
+    assert task._rouge._generator is None  # its copies would take memory all through training
+    optimizer.step()
+    task.valid_step(batch, model, criterion)
+    assert written(task) == written(rouge_task(**options)) != before
+
+
+def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
+    """Data sets of the same documents, as several --valid-subset: some references are what the model writes."""
+    task = rouge_task(eval_rouge_args='{"beam": 1, "min_len": 3, "unkpen": 1000}')
+    model = make_model(task=task)
+    data, _ = make_data(task, references=5)
+    sample = data.collater([data[number] for number in range(5)])  # puts the longest document first
+    written = dict(zip(sample["id"].tolist(), task._rouge._generate(sample, model, range(5))))
+    unused = next(word for word in range(4, 40) if not any(word in tokens for tokens in written.values()))
+    wrong = [torch.tensor([unused] * (3 + number) + [task.tgt_dict.eos()]) for number in range(5)]
+    own = {"all": range(5), "none": (), "odd": (1, 3)}  # documents whose reference is the summary that the model writes
+    targets = {name: [(written if n in own[name] else wrong)[n] for n in range(5)] for name in own}
+    sets = {name: make_data(task, references=5, target=target)[0] for name, target in targets.items()}
+    for name, batch in (
+        ("all", [0, 1]), ("all", [2, 3, 4]), ("none", [0, 1]), ("none", [2, 3, 4]), ("all", [1, 0]),
+        ("odd", [1, 3]), ("odd", [0, 2]), ("odd", [0, 3, 4]), ("none", [3, 1]), ("odd", [3, 2, 1]),
+    ):  # fmt: skip
+        sample = sets[name].collater([sets[name][number] for number in batch])
+        for document, reference in zip(sample["id"].tolist(), sample["references"]):
+            assert torch.equal(reference, targets[name][document]), (name, batch)
+        found = task._rouge.score(sample, model)
+        expected = 100 * len([number for number in batch if number in own[name]])
+        assert found["_rouge1"] == pytest.approx(expected), (name, batch)
 
 
 def test_sampling_leaves_the_random_stream_as_it_was():

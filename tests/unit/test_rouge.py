@@ -1,13 +1,16 @@
-"""ROUGE against values worked out by hand and by loops, and the command around it."""
+"""ROUGE against values worked out by hand, loops and the official scorer; any text; signatures and reports."""
 
 import json
 import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from fairseq_etads.evaluation import RougeReport, bootstrap_intervals, command, main, read_lines, rouge, split_summary
+from fairseq_etads.evaluation import RougeReport, Settings, pair_scores, rouge
+from fairseq_etads.evaluation.command_line import metric_names
 from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rougeL")
@@ -45,16 +48,6 @@ def loop_rouge_n(hypothesis, reference, n):
             matches += 1
     precision, recall = (100 * matches / len(g) if g else 0.0 for g in grams)
     return [f1(precision, recall), precision, recall]
-
-
-def write(path, lines):
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return str(path)
-
-
-@pytest.fixture
-def files(tmp_path):
-    return write(tmp_path / "hyp.txt", HYPOTHESES), write(tmp_path / "ref.txt", REFERENCES)
 
 
 # --- the measures ---
@@ -139,7 +132,6 @@ def test_scores_and_intervals_are_bounded_and_ordered():
             (score.recall, score.recall_interval),
         ):
             assert 0 <= low <= mean <= high <= 100
-        assert (score.low, score.high) == score.f1_interval
 
 
 def test_empty_hypotheses_score_zero_and_are_counted():
@@ -151,6 +143,17 @@ def test_empty_hypotheses_score_zero_and_are_counted():
 
 def test_an_empty_reference_scores_zero():
     assert all(values(rouge(["w1"], [""]), metric) == [0, 0, 0] for metric in METRICS)
+
+
+def test_names_of_metrics():
+    assert metric_names("1, 2,Lsum,L,SU4") == ["rouge1", "rouge2", "rougeL", "rougeSU4"]
+    hypothesis, reference = "w1 w2 <q> w3 w4", "w3 w4 <q> w1 w2"
+    scores = rouge([hypothesis], [reference], metrics=("rougeLjoined", "rougeL", "rouge4")).scores
+    official = rouge_scorer.RougeScorer(["rougeL"]).score("w3 w4 w1 w2", "w1 w2 w3 w4")["rougeL"].fmeasure
+    assert scores["rougeLjoined"].f1 == pytest.approx(100 * official) != scores["rougeL"].f1
+
+
+# --- several references ---
 
 
 def test_of_several_references_the_best_counts_for_each_pair_and_metric():
@@ -178,37 +181,82 @@ def test_empty_lines_that_pad_a_set_of_references_do_not_count(backend, multi):
         assert values(found, metric) == pytest.approx((sums / 3).tolist(), abs=0.002)
 
 
-# --- sentences ---
+def loop_average(hypothesis, references, n):
+    """ROUGE-N of one hypothesis with all references together: matches and n-grams are summed over the references."""
+    own = hypothesis.split()
+    own_grams = [tuple(own[i : i + n]) for i in range(len(own) - n + 1)]
+    hits = wanted = offered = 0
+    for reference in list(filter(None, references)) or references[:1]:
+        words = reference.split()
+        left = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        wanted, offered = wanted + len(left), offered + len(own_grams)
+        for gram in own_grams:
+            if gram in left:
+                left.remove(gram)
+                hits += 1
+    precision, recall = (hits / count if count else 0 for count in (offered, wanted))
+    return [2 * precision * recall / (precision + recall) if hits else 0, precision, recall]
 
 
-@pytest.mark.parametrize(
-    "text, sentences",
-    [
-        ("a b . <q> c d .", ["a b .", "c d ."]),
-        ("a b .<q>c d .<q>", ["a b .", "c d ."]),
-        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # where marks are, only marks cut
-        ("a b . c d .", ["a b .", "c d ."]),  # tokenised
-        ("The cat sat. It slept! Why?", ["The cat sat.", "It slept!", "Why?"]),
-        ("J. Smith came .", ["J. Smith came ."]),  # an initial
-        ('he said " no . " she left .', ['he said " no . "', "she left ."]),
-        ("it costs 3.5 dollars .", ["it costs 3.5 dollars ."]),
-        ("dr. smith came .", ["dr.", "smith came ."]),  # the documented limit of untrained rules
-        ("a\nb", ["a b"]),  # a line break is white space
-        (" <q> ", []),
-        ("", []),
-    ],
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.sampled_from("abcde"), max_size=8).map(" ".join), min_size=2, max_size=4))
+def test_the_average_over_references_equals_a_loop(texts):
+    hypothesis, *references = texts
+    found = pair_scores(
+        [hypothesis], [[r] for r in references], Settings(metrics=("rouge1", "rouge2"), multi="average")
+    )
+    expected = [loop_average(hypothesis, references, n) for n in (1, 2)]
+    assert found[0] == pytest.approx(100 * np.array(expected))
+
+
+# --- any text ---
+
+
+ANY_TEXT = st.text(max_size=60)  # any characters, surrogates excepted
+WORDS = st.lists(
+    st.sampled_from(["a", "b", "cats", "cat", ".", "<q>", "don't", "3.5", "é", "@@", "<unk>"]), max_size=14
 )
-def test_split_summary(text, sentences):
-    assert split_summary(text) == sentences
+PLAIN = st.one_of(ANY_TEXT, WORDS.map(" ".join))
+PAIRS = st.lists(st.tuples(PLAIN, PLAIN, PLAIN), min_size=1, max_size=6)
 
 
-def test_split_summary_options():
-    assert split_summary("a . ## b", sentence_mark="##") == ["a .", "b"]
-    assert split_summary("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
-    assert split_summary("a <q> b . c", split_sentences=False) == ["a b . c"]
+@settings(max_examples=60)
+@given(PAIRS)
+def test_any_text_scores_between_0_and_100_and_no_line_is_lost(triples):
+    hypotheses, *references = zip(*triples)
+    for multi in ("best", "average"):
+        scores = pair_scores(hypotheses, references, Settings(multi=multi, metrics=("rouge1", "rouge3", "rougeL")))
+        assert scores.shape == (len(triples), 3, 3)
+        assert (scores >= 0).all() and (scores <= 100 + 1e-9).all()
+    report = rouge(hypotheses, references, bootstrap=3)
+    assert report.n == len(triples)
 
 
-# --- confidence intervals ---
+@settings(max_examples=60)
+@given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=5))
+def test_a_text_matches_itself_and_swapping_swaps_precision_and_recall(pairs):
+    hypotheses, references = zip(*pairs)
+    options = Settings(metrics=("rouge1", "rouge2"))
+    there, back = (pair_scores(a, [b], options) for a, b in ((hypotheses, references), (references, hypotheses)))
+    assert np.allclose(there[:, :, [0, 1, 2]], back[:, :, [0, 2, 1]])
+    own = pair_scores(hypotheses, [hypotheses], Settings(metrics=("rouge1", "rougeL")))[:, :, 0]
+    assert all(value in (0, pytest.approx(100)) for value in own.reshape(-1).tolist())
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=80))
+def test_jobs_change_nothing(pairs):
+    hypotheses, references = ([" ".join(words) for words in texts] for texts in zip(*pairs))
+    expected = pair_scores(hypotheses, [references], Settings())
+    assert (pair_scores(hypotheses, [references], Settings(), jobs=2) == expected).all()
+
+
+def test_jobs_do_not_change_the_report():
+    texts = HYPOTHESES * 50, REFERENCES * 50
+    assert rouge(*texts, jobs=2) == rouge(*texts)
+
+
+# --- signature, report, wrong arguments ---
 
 
 def test_intervals_depend_on_the_seed_alone():
@@ -218,31 +266,9 @@ def test_intervals_depend_on_the_seed_alone():
     assert first.scores["rouge1"].f1_interval != other.scores["rouge1"].f1_interval
 
 
-def test_interval_equals_a_loop():
-    scores, rng, means = np.random.default_rng(0).random((7, 2)), np.random.default_rng(3), []
-    for _ in range(50):
-        means.append([sum(column[i] for i in draw) / 7 for draw in [rng.integers(7, size=7)] for column in scores.T])
-    assert np.allclose(bootstrap_intervals(scores, 50, 3), np.percentile(means, [2.5, 97.5], axis=0))
-
-
-def test_interval_has_the_width_of_the_normal_approximation():
-    scores = np.random.default_rng(0).normal(size=(2000, 1))
-    low, high = bootstrap_intervals(scores, 2000, 1)[:, 0]
-    half = 1.96 * scores.std() / np.sqrt(len(scores))
-    assert [low, high] == pytest.approx([scores.mean() - half, scores.mean() + half], abs=half / 10)
-
-
 def test_equal_scores_have_an_interval_without_width():
     score = rouge(["w1 w2 w3"] * 7, ["w1 w4 w5"] * 7).scores["rouge1"]
-    assert [score.low, score.f1, score.high] == pytest.approx([100 / 3] * 3)
-
-
-def test_jobs_do_not_change_the_report():
-    texts = HYPOTHESES * 50, REFERENCES * 50
-    assert rouge(*texts, jobs=2) == rouge(*texts)
-
-
-# --- signature and forms of output ---
+    assert [score.f1, *score.f1_interval] == pytest.approx([100 / 3] * 3)
 
 
 def test_signature_names_everything_that_counts():
@@ -268,6 +294,16 @@ def test_signature_names_everything_that_counts():
     assert len({report.signature for report in [base, *changed]}) == len(changed) + 1
     assert rouge(HYPOTHESES, REFERENCES, jobs=2).signature == base.signature
     assert "\n" not in rouge(HYPOTHESES, REFERENCES, sentence_mark="\n").signature
+
+
+def test_settings_are_in_the_signature():
+    texts = [["a b"], ["a c"]]
+    signatures = {
+        rouge(["a"], texts, **options).signature
+        for options in ({}, {"multi": "average"}, {"byte_limit": 75}, {"stem": False}, {"split_sentences": False})
+    }
+    assert len(signatures) == 5
+    assert any("refs:2,average" in s for s in signatures) and any("bytes:75" in s for s in signatures)
 
 
 def test_report_is_frozen_and_knows_json():
@@ -306,90 +342,17 @@ def test_wrong_arguments_are_refused_in_words(arguments, options, words):
         rouge(*arguments, **options)
 
 
-# --- the command ---
-
-
-def test_command_prints_files_table_and_signature(files, capsys):
-    assert main(list(files)) == 0
-    out, err = capsys.readouterr()
-    report = rouge(HYPOTHESES, REFERENCES)
-    assert out == f"hypothesis: {files[0]}\nreference:  {files[1]}\n\n{report.format_table()}\n"
-    assert out.endswith(report.signature + "\n")
-    assert err == ""  # no progress bar where stderr is no terminal
-
-
-def test_command_writes_json_to_stdout_and_file(files, tmp_path, capsys):
-    saved = tmp_path / "scores.json"
-    assert main([*files, files[1], "--format", "json", "--json", str(saved)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == json.loads(saved.read_text(encoding="utf-8"))
-    assert found.pop("hypothesis_file") == files[0]
-    assert found.pop("reference_files") == [files[1], files[1]]
-    expected = rouge(HYPOTHESES, [REFERENCES, REFERENCES]).to_dict()
-    assert found == json.loads(json.dumps(expected))
-
-
-def test_command_passes_every_option(files, capsys):
-    options = ["--no-stem", "--no-sentence-split", "--sentence-mark=##", "--bootstrap=7", "--seed=3", "--jobs=2"]
-    assert main([*files, *options]) == 0
-    report = rouge(HYPOTHESES, REFERENCES, stem=False, split_sentences=False, sentence_mark="##", bootstrap=7, seed=3)
-    assert capsys.readouterr().out.endswith(report.format_table() + "\n")
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "etads-rouge output.txt test.target" in text
-    assert "highest F1" in text
-
-
-def check_error(arguments, capsys, *words):
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("etads-rouge: error: ") and err.count("\n") == 1
-    assert all(word in err for word in words), err
-
-
-def test_command_refuses_different_counts(files, tmp_path, capsys):
-    short = write(tmp_path / "short.txt", REFERENCES[:2])
-    check_error([files[0], short], capsys, f"{files[0]} has 3", f"{short} has 2")
-    check_error([files[0], files[1], short], capsys, f"{files[0]} has 3", f"{short} has 2")
-
-
-def test_command_refuses_missing_and_empty_files(files, tmp_path, capsys):
-    missing, empty = str(tmp_path / "missing.txt"), write(tmp_path / "empty.txt", [])
-    check_error([files[0], missing], capsys, missing, "No such file")
-    check_error([str(tmp_path), files[1]], capsys, str(tmp_path))
-    check_error([empty, files[1]], capsys, f"{empty}: empty")
-    check_error([files[0], empty], capsys, f"{empty}: empty")
-
-
-def test_command_refuses_invalid_utf8(files, tmp_path, capsys):
-    latin1 = tmp_path / "latin1.txt"
-    latin1.write_bytes("one\ncaf\u00e9\nthree\n".encode("latin-1"))
-    check_error([str(latin1), files[1]], capsys, f"{latin1}, line 2: not UTF-8")
-
-
-def test_command_refuses_wrong_numbers(files, capsys):
-    check_error([*files, "--bootstrap", "0"], capsys, "bootstrap is 0")
-
-
-def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "pair_scores", lambda *_, **__: pytest.fail("scored first"))
-    check_error(
-        [*files, "--per-example", "o.csv"], capsys, '--per-example "o.csv": the name must end in .jsonl or .tsv'
-    )
-    for option, name in (("--json", tmp_path), ("--json", tmp_path / "a" / "b"), ("--per-example", "no/x.tsv")):
-        check_error([*files, option, str(name)], capsys, f'{option} "{name}": no file can be written there')
-    assert command.compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
-    assert f'--json "{tmp_path}"' in capsys.readouterr().err
-
-
-def test_only_line_feeds_end_lines(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_bytes("a\u2028b\x0cc\r\n\nd".encode())
-    assert read_lines(str(path)) == ["a\u2028b\x0cc", "", "d"]
-    path.write_bytes(b"\n")
-    assert read_lines(str(path)) == [""]
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"metrics": ("rougeSU4",)}, 'metric "SU4": backend python has 1'),
+        ({"metrics": ("rougeLjoined",), "backend": "perl"}, 'metric "Ljoined": backend perl has'),
+        ({"metrics": ()}, "choose one"),
+        ({"backend": "pearl"}, 'backend "pearl": choose python or perl'),
+        ({"multi": "worst"}, 'multi "worst": choose best or average'),
+        ({"byte_limit": 0}, "byte limit is 0"),
+    ],
+)
+def test_wrong_settings_are_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        Settings(**options)

@@ -1,15 +1,13 @@
-"""Summaries as lines of text: reading, sentences, limits in bytes, and what looks wrong about them."""
+"""Files of summaries: reading them, cutting summaries into sentences or to a length in bytes, and spotting mistakes."""
 
+import functools
 import re
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
-
-from nltk.tokenize.punkt import PunktSentenceTokenizer
+from typing import Any, Iterator, List, Optional, Sequence
 
 from ..text import files
 from ..text.words import SENTENCE_MARK
 
-PUNKT = PunktSentenceTokenizer()  # untrained: its rules only
 _LEFTOVERS = {
     'BPE marks ("@@")': re.compile(r"@@( |$)"),
     'SentencePiece marks ("▁")': re.compile("▁"),
@@ -19,21 +17,25 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-_OWN_NAME = re.compile(r"summar|system|model|output", re.I)
+# weaker hints: they excuse a name like "test.target-summaries.txt", but do not make a reference suspicious
+_PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """Lines of a UTF-8 file without their ends; only a line feed, with or without a carriage return, ends one.
+    """The lines of a UTF-8 file, without the line feed (and carriage return) that ends each.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is not UTF-8; names the line.
+        ValueError: the file cannot be read, or is not UTF-8; names the line.
     """
     return list(files.read_lines(Path(path)))
 
 
 def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError unless all ``texts``, of which ``names`` tells, are equally long and not empty."""
+    """Raise ValueError unless all ``texts`` have the same number of lines, at least one.
+
+    Args:
+        names: what to call each of ``texts`` in the error.
+    """
     for name, lines in zip(names, texts):
         if not lines:
             raise ValueError(f"{name}: empty, nothing to score")
@@ -41,26 +43,39 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
             raise ValueError(f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)}")
 
 
-def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
-    """Sentences of one summary by the package's rules, without marks, blank sentences or extra white space.
+@functools.lru_cache(maxsize=None)
+def _untrained_punkt() -> Any:
+    """Punkt's rules alone, without a trained model."""
+    from nltk.tokenize.punkt import PunktSentenceTokenizer  # here: nltk takes about a second to import
 
-    With an empty ``sentence_mark`` only Punkt cuts. Without ``split_sentences`` the text is one sentence.
+    return PunktSentenceTokenizer()
+
+
+def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
+    """The sentences of one summary, without marks, blank sentences or extra white space.
+
+    A summary that contains ``sentence_mark`` is cut there and nowhere else, any other by Punkt's rules (see
+    :mod:`.rouge`).
+
+    Args:
+        sentence_mark: what separates sentences; empty for none.
+        split_sentences: if False, the whole summary is one sentence.
     """
     if not split_sentences:
         parts = [text.replace(sentence_mark, " ") if sentence_mark else text]
     elif sentence_mark and sentence_mark in text:
         parts = text.split(sentence_mark)
     else:
-        parts = PUNKT.tokenize(text)
-    # a line break inside a sentence must not reach rouge-score, which cuts there
+        parts = _untrained_punkt().tokenize(text)
+    # no line break may remain inside a sentence: rouge-score would cut there
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Sentences until together they have ``limit`` bytes of UTF-8, the last one cut; None keeps them all.
+    """The first ``limit`` bytes of the sentences in UTF-8, the last sentence cut if need be; None keeps everything.
 
-    As ``ROUGE-1.5.5.pl -b`` does it for ROUGE-N: the spaces between sentences are not counted. A character that the
-    limit cuts in two is dropped, and is no word to ROUGE anyway.
+    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character that the limit cuts
+    in two is dropped; ROUGE would not take it for part of a word anyway.
     """
     if limit is None:
         return list(sentences)
@@ -75,7 +90,11 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """A sentence for each kind of symbol that ``lines`` should not hold any more when they are scored."""
+    """Warnings about subword marks and special symbols, which ``lines`` should not contain any more when scored.
+
+    Args:
+        name: what to call the lines in the warning, their file say.
+    """
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
         if found:
@@ -83,16 +102,18 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A sentence if hypotheses and references look swapped, by the names of their files or by what only systems write.
+    """A warning if hypotheses and references look swapped: by their file names, or by symbols that only systems write.
 
     Args:
-        hypothesis, references: names of files. texts: their lines, the hypotheses first.
+        hypothesis, references: names of files.
+        texts: the lines of those files, the hypotheses first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
-    by_name = _REFERENCE_NAME.search(names[0]) and not (_SYSTEM_NAME.search(names[0]) or _OWN_NAME.search(names[0]))
+    like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
+    by_name = _REFERENCE_NAME.search(names[0]) and not like_system
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
-    own, *others = (any(True for _ in find_leftovers("", lines)) for lines in texts)
+    ours, *others = (any(True for _ in find_leftovers("", lines)) for lines in texts)
     if by_name:
         yield f"by their names {hypothesis} and {', '.join(references)} may be swapped: the system's output comes first"
-    elif any(others) and not own:
+    elif any(others) and not ours:
         yield "only the references hold symbols that systems leave behind: the system's output must come first"

@@ -1,0 +1,91 @@
+"""Files of summaries: lines, sentences, limits in bytes, and warnings about what looks wrong."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_rouge import ANY_TEXT
+
+from fairseq_etads.evaluation import read_lines, split_summary
+from fairseq_etads.evaluation.summaries import find_leftovers, find_swap, truncate_sentences
+
+
+def test_only_line_feeds_end_lines(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_bytes("a\u2028b\x0cc\r\n\nd".encode())
+    assert read_lines(str(path)) == ["a\u2028b\x0cc", "", "d"]
+    path.write_bytes(b"\n")
+    assert read_lines(str(path)) == [""]
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        ("a b . <q> c d .", ["a b .", "c d ."]),
+        ("a b .<q>c d .<q>", ["a b .", "c d ."]),
+        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # where marks are, only marks cut
+        ("a b . c d .", ["a b .", "c d ."]),  # tokenised
+        ("The cat sat. It slept! Why?", ["The cat sat.", "It slept!", "Why?"]),
+        ("J. Smith came .", ["J. Smith came ."]),  # an initial
+        ('he said " no . " she left .', ['he said " no . "', "she left ."]),
+        ("it costs 3.5 dollars .", ["it costs 3.5 dollars ."]),
+        ("dr. smith came .", ["dr.", "smith came ."]),  # the documented limit of untrained rules
+        ("a\nb", ["a b"]),  # a line break is white space
+        (" <q> ", []),
+        ("", []),
+    ],
+)
+def test_split_summary(text, sentences):
+    assert split_summary(text) == sentences
+
+
+def test_split_summary_options():
+    assert split_summary("a . ## b", sentence_mark="##") == ["a .", "b"]
+    assert split_summary("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
+    assert split_summary("a <q> b . c", split_sentences=False) == ["a b . c"]
+
+
+@settings(max_examples=60)
+@given(st.lists(ANY_TEXT, max_size=5), st.integers(1, 90))
+def test_bytes_are_counted_as_a_loop_counts_them(sentences, limit):
+    kept = truncate_sentences(sentences, limit)
+    used, expected = 0, []
+    for sentence in sentences:
+        cut = b""
+        for character in sentence:
+            data = character.encode()
+            if used + len(data) > limit:
+                used = limit
+                break
+            cut += data
+            used += len(data)
+        expected.append(cut.decode())
+        if used >= limit:
+            break
+    assert kept == expected
+    assert sum(len(sentence.encode()) for sentence in kept) <= limit
+
+
+def test_leftovers_are_found_and_counted():
+    lines = ["a b@@ c", "ends b@@", "▁a b", "x <unk> y", "mail a@@b", "</s>", "a < b"]
+    found = list(find_leftovers("f", lines))
+    assert len(found) == 3
+    assert "2 of 7 lines" in found[0] and "line 1" in found[0]
+    assert "line 3" in found[1] and "2 of 7" in found[2] and "line 4" in found[2]
+    assert not list(find_leftovers("f", ["a b", "", "e-mail @@ home <q>"][:2]))
+
+
+@pytest.mark.parametrize(
+    "hypothesis, reference, warns",
+    [
+        ("out.txt", "test.target", False),
+        ("test.target", "out.txt", True),
+        ("runs/reference/summaries.txt", "test.target", False),  # directories do not count
+        ("ref.txt", "hyp.txt", True),
+        ("system1.txt", "gold.txt", False),
+        ("test.target-summaries.txt", "test.summary", False),
+        ("summaries.txt", "predictions.txt", True),
+        ("preferred.txt", "b.txt", False),
+    ],
+)
+def test_swapped_files_are_noticed_by_their_names(hypothesis, reference, warns):
+    assert bool(list(find_swap(hypothesis, [reference], [["a"], ["b"]]))) == warns
