@@ -49,7 +49,7 @@ together, and {MIN_SOURCE_WORDS} at least; summaries are the section BACKGROUND 
         add = parser.add_argument
         add("--data", metavar="DIR", type=Path, required=True, help="with the folders, or the three files")
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            text = f"articles in {split}, of the folders (default: {share:.0%} of all)"
+            text = f"articles in {split}, of the folders (default: {share:.0%}% of all)"
             add(f"--{split}-size", metavar="N", type=int, default=0, help=text)
         add("--seed", metavar="N", type=int, default=1, help="of the hash (default: %(default)s)")
 

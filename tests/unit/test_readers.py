@@ -7,6 +7,7 @@ import lzma
 import corpora
 import pytest
 from etads_preprocess.corpus import main
+from etads_preprocess.readers import READERS
 
 from fairseq_etads import evaluation
 from fairseq_etads.text.words import SENTENCE_MARK
@@ -34,6 +35,16 @@ def lines(path):
 
 def test_the_mark_is_that_of_evaluation():
     assert SENTENCE_MARK == evaluation.SENTENCE_MARK
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_every_kind_of_corpus_has_a_help(reader, capsys):
+    """argparse formats a help only when it is asked for, and fails at a per cent sign in it."""
+    with pytest.raises(SystemExit) as stopped:
+        main([reader.name, "--help"])
+    assert not stopped.value.code
+    shown = capsys.readouterr().out
+    assert f"usage: etads-corpus {reader.name}" in shown and reader.description.splitlines()[0] in shown
 
 
 @pytest.mark.parametrize("anonymised", [False, True])
