@@ -98,7 +98,7 @@ def timed(function, *arguments):
 
 def read(folder, out, jobs):
     """The command etads-corpus; returns the most memory that any of its processes took, in MB."""
-    command = [sys.executable, "-m", "etads_preprocess.corpus", "cnndm", "--stories", str(folder / "stories")]
+    command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
     watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
     watched += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
