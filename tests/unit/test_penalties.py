@@ -6,7 +6,7 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.generation import coverage_penalty, length_penalty, truncate_bytes
+from fairseq_etads.generation import coverage_penalty, length_penalty
 from fairseq_etads.search.penalties import Scoring
 
 
@@ -88,14 +88,3 @@ def test_the_wu_bound_is_not_trivial():
 def test_bad_options_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
         Scoring(**options)
-
-
-def test_bytes_are_cut_between_characters():
-    assert (
-        truncate_bytes("naïve", 2) == "na"
-        and truncate_bytes("naïve", 3) == "na"
-        and truncate_bytes("naïve", 4) == "naï"
-    )
-    assert truncate_bytes("x" * 80, 75) == "x" * 75 and truncate_bytes("", 75) == "" and truncate_bytes("é", 0) == ""
-    with pytest.raises(ValueError, match="-1 bytes"):
-        truncate_bytes("x", -1)
