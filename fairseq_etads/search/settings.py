@@ -83,8 +83,11 @@ class SearchSettings:
         """Settings from options by name, those of the score among them.
 
         Raises:
-            TypeError: an option that does not exist. ValueError: see the class.
+            TypeError: an option does not exist.
+            ValueError: see the class.
         """
+        for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
+            options[name] = tuple(options.get(name, getattr(cls, name)))
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
         return cls(scoring=Scoring(**scoring), **options)
 

@@ -9,7 +9,7 @@ import torch
 from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from helpers import EOS, PAD
+from helpers import EOS, PAD, make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -146,6 +146,29 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
     alone = generate(SummaryGenerator, [narrow], sample, {"beam_size": 43, "max_len_b": 3})
     assert max(max(h["tokens"].tolist()) for row in alone for h in row) < 30
     assert len(alone[0]) == 29, "the distribution is narrower than the dictionary, and with it the beam"
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_temperature_flattens_the_whole_distribution(pointer, documents):
+    """Also the part of it that is copied, for which fairseq has no model to compare with."""
+    task = make_task(tail=30)
+    model = sharpened("etads", task=task, pointer=pointer)
+    documents = [*documents, [50, 5, 51, 52, 50]]
+    sample = make_sample(documents)
+    for temperature in (0.5, 2.0):
+        generator = SummaryGenerator([model], task.target_dictionary, 3, max_len_b=6, temperature=temperature)
+        for row, hypotheses in enumerate(generator.generate(None, sample)):
+            for hypothesis in hypotheses:
+                source, tokens = sample["net_input"]["src_tokens"][row : row + 1], hypothesis["tokens"][None]
+                previous = torch.cat([torch.tensor([[EOS]]), tokens[:, :-1]], dim=1)
+                with torch.no_grad():
+                    net_output = model(source, source.ne(PAD).sum(1), previous)
+                log_probs = model.get_normalized_probs(net_output, log_probs=True)
+                words = model.decoder.output_vocabulary(source).extended_ids(tokens)
+                plain = log_probs.gather(2, words[:, :, None])[0, :, 0]
+                flattened = (log_probs / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
+                torch.testing.assert_close(hypothesis["positional_scores"], flattened, rtol=1e-4, atol=1e-4)
+                assert not torch.allclose(plain, flattened, atol=1e-3)
 
 
 def test_language_model_fusion(documents):

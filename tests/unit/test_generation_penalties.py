@@ -62,13 +62,15 @@ class Boundless(Scoring):
 
 @pytest.mark.parametrize("nbest", [1, 3, 5])
 @pytest.mark.parametrize("length_kind,alpha", [("avg", 2.0), ("wu", 1.5), ("wu", 0.0), ("avg", -0.5)])
-def test_stopping_early_loses_nothing(nbest, length_kind, alpha, documents):
-    """A negative penalty for unknown words makes log P grow; the bound must allow for that too."""
-    for seed, unk in itertools.product(range(4), (0.0, -0.7)):
+@pytest.mark.parametrize("coverage_kind,weight", [("summary", 0.2), ("wu", 0.1)])
+def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, weight, documents):
+    """A negative penalty for unknown words makes log P grow, and the "wu" cost falls; the bound allows for both."""
+    for seed, unk in itertools.product(range(4), (0.0, -0.7, -4.0)):
         model = scripted_model(DICTIONARY, seed, end=1.5)
         options = {
             "beam_size": 5, "max_len_b": 12, "len_penalty": alpha, "length_penalty_type": length_kind,
-            "coverage_penalty": 0.2, "early_stopping": "admissible", "unk_penalty": unk,
+            "coverage_penalty": weight, "coverage_penalty_type": coverage_kind, "early_stopping": "admissible",
+            "unk_penalty": unk,
         }  # fmt: skip
         sample = make_sample(documents)
         early = SummaryGenerator([model], DICTIONARY, nbest=nbest, **options).generate(None, sample)
