@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -32,7 +33,11 @@ def with_fairseqs_classes(cls, model, dictionary, beam, words, **options):
     generator = cls([model], dictionary, beam_size=beam, min_len=words, max_len_b=words, **options)
 
     def run(source, limit=None):
-        generator.min_len = generator.max_len_b = limit or words
+        longest = limit or words
+        if isinstance(generator, SummaryGenerator):
+            generator.settings = replace(generator.settings, min_len=longest, max_len_b=longest)
+        else:
+            generator.min_len = generator.max_len_b = longest
         sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
         return [row[0]["tokens"][:-1].tolist() for row in generator.generate([model], sample)]
 

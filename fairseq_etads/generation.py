@@ -5,61 +5,40 @@ options compute is written down in ``docs/decoding.md``.
 """
 
 import contextlib
-import math
+import inspect
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from fairseq import search as fairseq_search
-from fairseq import utils
-from fairseq.data import data_utils
 from torch import Tensor, nn
 
 from .layers.capabilities import decoder_capabilities, pointer_of
+from .search import source_words
 from .search.beam_search import BeamSearch
-from .search.blocking import NGramBlocker
+from .search.hypotheses import Results
 from .search.inference import InferenceModel
-from .search.penalties import Scoring, check_choice, coverage_penalty, length_penalty
-from .vocabulary.dictionary import known_words
+from .search.penalties import Scoring, coverage_penalty, length_penalty
+from .search.settings import SearchSettings, SpecialTokens
 
-__all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty", "truncate_bytes"]
-
-EARLY_STOPPING = ("admissible", "fairseq")
-ALIGNMENTS = ("hard", "soft")
-
-
-def truncate_bytes(text: str, limit: int) -> str:
-    """The first ``limit`` bytes of a text in UTF-8, without a character cut in two (DUC-2004 scores 75 bytes)."""
-    if limit < 0:
-        raise ValueError(f"a limit of {limit} bytes: choose 0 or more")
-    return text.encode("utf-8")[:limit].decode("utf-8", "ignore")
+__all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty"]
 
 
 class SummaryGenerator:
     """Searches for summaries.
 
-    Up to ``tokens_to_suppress`` the arguments are those of fairseq's ``SequenceGenerator``. Tokens inside the search
-    are those of the models' distributions: their width, and not the dictionary's, decides.
+    The arguments are those of fairseq's ``SequenceGenerator``, in its order, and those below by keyword.
 
     Args:
-        coverage_penalty, coverage_penalty_type, stepwise_coverage_penalty, length_penalty_type, length_penalty_beta:
-            see :class:`fairseq_etads.search.penalties.Scoring`.
-        ngram_ignore_tokens: words that may repeat; an n-gram with one of them is never blocked.
-        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
-        early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
-            one can still become one of the ``nbest`` best. None: "admissible" if the score is not fairseq's.
-        nbest: how many of the returned hypotheses will be looked at.
-        infer_dtype: "fp32", "bf16" or "int8" copies of this project's models; None: the format they have.
-        keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
-        print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
-        allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
-        replace_unk: put the source word with the most attention in the place of an unknown word, and say in "alignment"
-            which word of the source that is for each token.
         source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
-        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
-            or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
+        options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
+            :class:`~fairseq_etads.search.penalties.Scoring`.
+
+    Attributes:
+        settings: all options, with everything decided that depends on the models.
 
     Raises:
+        TypeError: an argument that does not exist.
         ValueError: an option has an impossible value or does not go with another.
     """
 
@@ -67,111 +46,43 @@ class SummaryGenerator:
         self,
         models: Any,
         tgt_dict: Any,
-        beam_size: int = 1,
-        max_len_a: float = 0,
-        max_len_b: int = 200,
-        max_len: int = 0,
-        min_len: int = 1,
-        normalize_scores: bool = True,
-        len_penalty: float = 1.0,
-        unk_penalty: float = 0.0,
-        temperature: float = 1.0,
-        match_source_len: bool = False,
-        no_repeat_ngram_size: int = 0,
+        beam_size: int = SearchSettings.beam_size,
+        max_len_a: float = SearchSettings.max_len_a,
+        max_len_b: int = SearchSettings.max_len_b,
+        max_len: int = SearchSettings.max_len,
+        min_len: int = SearchSettings.min_len,
+        normalize_scores: bool = Scoring.normalize_scores,
+        len_penalty: float = Scoring.len_penalty,
+        unk_penalty: float = SearchSettings.unk_penalty,
+        temperature: float = SearchSettings.temperature,
+        match_source_len: bool = SearchSettings.match_source_len,
+        no_repeat_ngram_size: int = SearchSettings.no_repeat_ngram_size,
         search_strategy: Optional[Any] = None,
         eos: Optional[int] = None,
         symbols_to_strip_from_output: Optional[Any] = None,
         lm_model: Optional[nn.Module] = None,
-        lm_weight: float = 1.0,
-        tokens_to_suppress: Sequence[str] = (),
+        lm_weight: float = SearchSettings.lm_weight,
+        tokens_to_suppress: Sequence[str] = SearchSettings.tokens_to_suppress,
         *,
-        coverage_penalty: float = 0.0,
-        coverage_penalty_type: str = "summary",
-        stepwise_coverage_penalty: bool = False,
-        length_penalty_type: str = "avg",
-        length_penalty_beta: float = 5.0,
-        ngram_ignore_tokens: Sequence[str] = (),
-        exact_length: int = 0,
-        early_stopping: Optional[str] = None,
-        nbest: int = 1,
-        infer_dtype: Optional[str] = None,
-        keep_attention: bool = True,
-        print_alignment: Optional[str] = None,
-        allow_unk: bool = False,
-        replace_unk: bool = False,
         source_dictionary: Optional[Any] = None,
-        copied_positions: bool = False,
+        **options: Any,
     ):
+        _refuse_unknown(options)
+        settings = SearchSettings.of(
+            beam_size=beam_size, max_len_a=max_len_a, max_len_b=max_len_b, max_len=max_len, min_len=min_len,
+            normalize_scores=normalize_scores, len_penalty=len_penalty, unk_penalty=unk_penalty,
+            temperature=temperature, match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size,
+            lm_weight=lm_weight, tokens_to_suppress=tokens_to_suppress, **options,
+        )  # fmt: skip
         self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
-        self.tgt_dict = tgt_dict
-        self.pad, self.unk = tgt_dict.pad(), tgt_dict.unk()
-        self.eos = tgt_dict.eos() if eos is None else eos
-        self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.eos}
-        self.suppressed = _words(tgt_dict, tokens_to_suppress, "tokens_to_suppress")
-        self.vocab_size = len(tgt_dict)
-        self.beam_size = min(beam_size, self.vocab_size - 1)
-        self.max_len_a, self.max_len_b, self.min_len = max_len_a, max_len_b, min_len
-        self.max_len = max_len or _positions(self.models)
-        self.temperature = temperature
-        self.copies = any(pointer_of(model) is not None for model in self.models)
-        self.unk_penalty = math.inf if self.copies and not allow_unk else unk_penalty
-        self.replace_unk, self.source_dictionary = replace_unk, source_dictionary
-        self.copied_positions = copied_positions
-        self.match_source_len = match_source_len
-        self.scoring = Scoring(
-            len_penalty=len_penalty,
-            normalize_scores=normalize_scores,
-            length_penalty_type=length_penalty_type,
-            length_penalty_beta=length_penalty_beta,
-            coverage_penalty=coverage_penalty,
-            coverage_penalty_type=coverage_penalty_type,
-            stepwise_coverage_penalty=stepwise_coverage_penalty,
-        )
-        self.blocker: Optional[NGramBlocker] = None
-        if no_repeat_ngram_size:
-            ignored = _words(tgt_dict, ngram_ignore_tokens, "--ngram-ignore-tokens")
-            self.blocker = NGramBlocker(no_repeat_ngram_size, ignored)
-        self.exact_length = exact_length
-        self.nbest = nbest
-        self.keep_attention = keep_attention or replace_unk or print_alignment is not None
-        self.print_alignment = print_alignment
+        self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
-        # the bound of penalties.py speaks of sums of log-probabilities, which other searches do not rank by
-        plain = type(self.search) is fairseq_search.BeamSearch
-        self.early_stopping = early_stopping or ("admissible" if self.scoring.penalised and plain else "fairseq")
-        self.lm_model, self.lm_weight = lm_model, lm_weight
-        self._check(plain)
-        self._copies = [
-            InferenceModel(model, infer_dtype) if decoder_capabilities(model).shares_documents else None
-            for model in self.models
-        ]
-        if infer_dtype is not None and None in self._copies:
-            raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
-
-    def _check(self, plain: bool) -> None:
-        check_choice("--early-stopping", self.early_stopping, EARLY_STOPPING)
-        if self.print_alignment is not None:
-            check_choice("--print-alignment", self.print_alignment, ALIGNMENTS)
-            if self.replace_unk:
-                raise ValueError(
-                    "--replace-unk (or --replace-unknown) and --print-alignment exclude one another: choose one"
-                )
-        if self.copied_positions and not self.copies:
-            raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
-        if not self.temperature > 0:
-            raise ValueError(f"--temperature {self.temperature}: choose more than 0")
-        if self.beam_size < 1:
-            raise ValueError(f"--beam {self.beam_size}: choose 1 or more")
-        if not 0 <= self.exact_length < self.max_len:
-            raise ValueError(
-                f"--exact-length {self.exact_length}: choose 0 (off) to {self.max_len - 1}, the positions there are"
-            )
-        for option, wanted in (
-            ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
-            ("--early-stopping admissible", self.early_stopping == "admissible"),
-        ):
-            if wanted and not plain:
-                raise ValueError(f"{option} goes with beam search only, not with {type(self.search).__name__}")
+        self.lm_model = lm_model
+        has_pointer = any(pointer_of(model) is not None for model in self.models)
+        self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), _positions(self.models))
+        self.special = SpecialTokens.of(tgt_dict, settings, eos)
+        self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
+        self._inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
 
     def cuda(self) -> "SummaryGenerator":
         """Move the models to the GPU."""
@@ -181,7 +92,7 @@ class SummaryGenerator:
 
     def __call__(
         self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
-    ) -> List[List[Dict[str, Tensor]]]:
+    ) -> Results:
         """As ``generate``, without the first argument."""
         return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
@@ -195,7 +106,7 @@ class SummaryGenerator:
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
+    ) -> Results:
         """Summaries of a batch.
 
         Args:
@@ -209,77 +120,50 @@ class SummaryGenerator:
             For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
             "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from".
         """
-        copies = [model if own is None else own.current() for model, own in zip(self.models, self._copies)]
-        with _evaluating([*copies, self.lm_model]):
-            results = BeamSearch(self, copies, sample, prefix_tokens, constraints, bos_token).run()
-            if self.copied_positions:
-                self._find_copied(copies, sample["net_input"], results)
-        if self.replace_unk:
-            self._replace_unknown(sample["net_input"]["src_tokens"], results)
-        if self.print_alignment is not None:
-            self._align(sample["net_input"]["src_tokens"], results)
+        settings, special, net_input = self.settings, self.special, sample["net_input"]
+        active_models = [
+            model if inference_model is None else inference_model.current()
+            for model, inference_model in zip(self.models, self._inference_models)
+        ]
+        with _evaluating([*active_models, self.lm_model]):
+            results = BeamSearch(
+                settings, special, self.search, active_models, self.lm_model, sample, prefix_tokens, constraints,
+                bos_token,
+            ).run()  # fmt: skip
+            if settings.copied_positions:
+                copying = next(model for model in active_models if pointer_of(model) is not None)
+                source_words.add_copied_positions(results, copying, net_input, special)
+        if settings.replace_unk:
+            source_words.replace_unknown_words(
+                results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict
+            )
+        if settings.print_alignment is not None:
+            source_words.add_alignments(results, net_input["src_tokens"], special, settings.print_alignment)
         return results
 
-    def _replace_unknown(self, src_tokens: Tensor, results: List[List[Dict[str, Tensor]]]) -> None:
-        """Unknown words become the source's most attended known ones."""
-        for source, row in zip(src_tokens, results):
-            special = (source == self.pad) | (source == self.eos)
-            padding = int((source == self.pad).cumprod(0).sum())  # on the left
-            unlike = special | (source == self.unk)
-            for hypothesis in row:
-                attention = hypothesis["attention"].masked_fill(special[:, None], -1)  # (S, T)
-                place = attention.masked_fill(unlike[:, None], -0.5).argmax(dim=0)
-                unknown = (hypothesis["tokens"] == self.unk) & ~unlike[place]
-                if self.source_dictionary is not None:
-                    words = self._in_target(source[place[unknown]])
-                    hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(unknown, words)
-                hypothesis["alignment"] = (place - padding).clamp(min=0)
 
-    def _in_target(self, words: Tensor) -> Tensor:
-        """Ids (n,) of the source's dictionary -> of the target's, which grows by words that it lacks."""
-        if self.source_dictionary is self.tgt_dict:
-            return words
-        spelt = [self.source_dictionary[word] for word in words.tolist()]  # type: ignore[index]
-        return words.new_tensor([self.tgt_dict.add_symbol(word, n=0) for word in spelt])
-
-    def _find_copied(
-        self, models: Sequence[Any], net_input: Dict[str, Tensor], results: List[List[Dict[str, Tensor]]]
-    ) -> None:
-        """Read the finished summaries once more and ask the first pointer where each word came from."""
-        model = next(model for model in models if pointer_of(model) is not None)
-        hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
-        documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
-        tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], self.pad, self.eos)
-        before = tokens.roll(1, dims=1)
-        before[:, 0] = self.eos
-        inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
-        logits, extra = model(**{**inputs, "prev_output_tokens": before})
-        positions = extra["pointer"].copied_from(logits, extra["vocabulary"].target_columns(tokens))
-        for (_, hypothesis), places in zip(hypotheses, positions):
-            hypothesis["copied_from"] = places[: len(hypothesis["tokens"])]
-
-    def _align(self, src_tokens: Tensor, results: List[List[Dict[str, Tensor]]]) -> None:
-        extract = utils.extract_hard_alignment if self.print_alignment == "hard" else utils.extract_soft_alignment
-        hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
-        texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], self.pad, self.eos)
-        for (source, hypothesis), text in zip(hypotheses, texts):
-            attention = hypothesis["attention"].transpose(0, 1)
-            attention = nn.functional.pad(attention, (0, 0, 0, len(text) - len(attention)))
-            hypothesis["alignment"] = extract(attention.cpu(), source.cpu(), text.cpu(), self.pad, self.eos)
-
-
-def _words(dictionary: Any, words: Sequence[str], option: str) -> List[int]:
-    """Indices of words that must be in the dictionary."""
-    indices = [dictionary.index(word) for word in words]
-    for word, index in zip(words, indices):
-        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
-            raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
-    return indices
+def _refuse_unknown(options: Dict[str, Any]) -> None:
+    """Raise a TypeError that lists all arguments if one of ``options`` does not exist."""
+    unknown = sorted(options.keys() - set(SearchSettings.option_names()))
+    if unknown:
+        named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
+        known = ", ".join(sorted(named | set(SearchSettings.option_names())))
+        raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
 
 
 def _positions(models: Sequence[Any]) -> int:
+    """Most tokens of a summary, end symbol included, for which all models have positions."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
+
+
+def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
+    """What makes the model's copy for inference; None for models of others, which are used as they are."""
+    if decoder_capabilities(model).shares_documents:
+        return InferenceModel(model, infer_dtype)
+    if infer_dtype is not None:
+        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
+    return None
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from .evaluation.validation import POST_PROCESS
-from .generation import EARLY_STOPPING
 from .search.inference import INFER_DTYPES
-from .search.penalties import COVERAGE_KINDS, LENGTH_KINDS
+from .search.penalties import COVERAGE_KINDS, LENGTH_KINDS, Scoring
+from .search.settings import EARLY_STOPPING, SearchSettings
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
@@ -62,47 +62,52 @@ class SummarizationConfig(FairseqDataclass):
         },
     )
     allow_unk: bool = field(
-        default=False, metadata={"help": "let pointer models write <unk>; by default they copy some word instead"}
+        default=SearchSettings.allow_unk,
+        metadata={"help": "let pointer models write <unk>; by default they copy some word instead"},
     )
     replace_unknown: bool = field(
-        default=False,
+        default=SearchSettings.replace_unk,
         metadata={
             "help": "write the document's most attended word in the place of an unknown one; fairseq's --replace-unk "
             "does the same, but fairseq-generate refuses it for binarised data"
         },
     )
     coverage_penalty: float = field(
-        default=0.0, metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"}
+        default=Scoring.coverage_penalty,
+        metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"},
     )
     coverage_penalty_type: ChoiceEnum(COVERAGE_KINDS) = field(  # type: ignore[valid-type]
-        default="summary",
+        default=Scoring.coverage_penalty_type,
         metadata={"help": "summary: a price for reading a word twice; wu: for leaving words unread"},
     )
     stepwise_coverage_penalty: bool = field(
-        default=False, metadata={"help": "let the coverage penalty steer the beam at every step"}
+        default=Scoring.stepwise_coverage_penalty,
+        metadata={"help": "let the coverage penalty steer the beam at every step"},
     )
     length_penalty_type: ChoiceEnum(LENGTH_KINDS) = field(  # type: ignore[valid-type]
-        default="avg",
+        default=Scoring.length_penalty_type,
         metadata={"help": "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)"},
     )
-    length_penalty_beta: float = field(default=5.0, metadata={"help": "beta of --length-penalty-type wu"})
+    length_penalty_beta: float = field(
+        default=Scoring.length_penalty_beta, metadata={"help": "beta of --length-penalty-type wu"}
+    )
     ngram_ignore_tokens: str = field(
-        default="",
+        default=" ".join(SearchSettings.ngram_ignore_tokens),
         metadata={"help": "tokens, separated by spaces, that may repeat in spite of --no-repeat-ngram-size"},
     )
     exact_length: int = field(
-        default=0,
+        default=SearchSettings.exact_length,
         metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
     )
     early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
-        default=None,
+        default=SearchSettings.early_stopping,
         metadata={
             "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
             "unfinished one can still be better (default: admissible with a coverage or wu length penalty)"
         },
     )
     infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
-        default=None,
+        default=SearchSettings.infer_dtype,
         metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
     )
     eval_rouge: bool = field(

@@ -278,7 +278,8 @@ class SummarizationTask(FactoredTask, FairseqTask):
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
         if isinstance(generator, SummaryGenerator):
-            logger.info(f"score: {generator.scoring.describe()}; early stopping: {generator.early_stopping}")
+            settings = generator.settings
+            logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
         return generator
 
     def _search_options(self, args: Any) -> Dict[str, Any]:

@@ -1,13 +1,13 @@
 """Incremental decoding in which the beams of a document share what belongs to the document.
 
 fairseq repeats the encoder's output, and with it every projected key and value, for each beam, and copies all caches
-whenever beams change places. Here a document is one row everywhere: its beams are query rows that look at the same
-keys, and nothing is moved when they change places.
+whenever hypotheses continue others than those in their rows. Here a document is one row everywhere: its beams are query
+rows that look at the same keys, and no key or value is moved when hypotheses continue others.
 
 - What is computed once per document (projected keys and values, say) is kept in :attr:`BeamState.memory`.
 - The decoder's own past is a row of columns per document, a column for each beam and step. A hypothesis sees the
-  columns of its ancestors and not the others; changing places changes only who sees what. Columns that no living
-  hypothesis descends from are dropped every few steps.
+  columns of its ancestors and not the others; only a mask says which. Columns that no living hypothesis descends from
+  are dropped every few steps.
 
 A module that is given a :class:`BeamState` as ``incremental_state`` finds its rows in the order document, beam.
 """
@@ -17,8 +17,8 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-ROOM = 8
-"""Steps between two tidyings of the past: each copies what is still seen, so it must not be too often."""
+COMPACTION_INTERVAL = 8
+"""Steps between two compactions of the past. Each copies all columns that are still seen, so they must be rare."""
 
 
 def beams_to_queries(x: Tensor, documents: int) -> Tensor:
@@ -61,15 +61,15 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.beam = 1
         self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
-        self.hidden = self.visible  # (B, 1, beam, columns): its negation, for masked_fill, with room for the heads
-        self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}
-        self._room = 0
+        self.hidden = self.visible  # (B, 1, beam, columns): its negation for masked_fill, with a dimension for heads
+        self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free ones, D)
+        self._free_steps = 0  # how many steps' columns still fit into the tensors of the past
 
     def begin_step(self) -> None:
         """Add a column for each beam, which it alone sees. Call it before the decoder."""
-        if self._room == 0:
-            self._tidy()
-        self._room -= 1
+        if self._free_steps == 0:
+            self._compact()
+        self._free_steps -= 1
         own = torch.eye(self.beam, dtype=torch.bool, device=self.visible.device).expand(self.documents, -1, -1)
         self.visible = torch.cat([self.visible, own], dim=2)
         self.hidden = ~self.visible.unsqueeze(1)
@@ -79,7 +79,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
-            shape = (documents, heads, columns + self._room * beam, width)
+            shape = (documents, heads, columns + self._free_steps * beam, width)
             self._past[module] = (key.new_empty(shape, dtype=dtype), value.new_empty(shape, dtype=dtype))
         keys, values = self._past[module]
         keys[:, :, columns - self.beam : columns] = key
@@ -87,7 +87,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         return keys[:, :, :columns], values[:, :, :columns]
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor] = None) -> None:
-        """Let hypotheses take the places of others.
+        """Let each new hypothesis continue an old one: it sees what that one saw.
 
         Args:
             parents: (B', beam'), which of its document's old beams each new one continues.
@@ -101,27 +101,28 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)
         if parents.size(1) != self.beam:
-            self._room = 0  # the room left was for columns of the old number of beams
+            self._free_steps = 0  # the free columns were for the old number of beams
         self.documents, self.beam = parents.shape
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
-    def _tidy(self) -> None:
-        """Drop the columns that nobody sees and make room for the next steps."""
-        self._room = ROOM
+    def _compact(self) -> None:
+        """Drop the columns that no hypothesis sees, and provide free ones for the next steps."""
+        self._free_steps = COMPACTION_INTERVAL
         columns = self.visible.size(2)
-        seen = self.visible.any(1)
+        seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # documents differ in how many columns are seen; the shorter ones keep some that nobody sees
+        # documents differ in how many columns are seen; those with fewer keep some that nobody sees
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
-        for module, past in self._past.items():
-            self._past[module] = (self._moved(past[0], order), self._moved(past[1], order))
+        for module, (keys, values) in self._past.items():
+            self._past[module] = (self._with_columns(keys, order), self._with_columns(values, order))
 
-    def _moved(self, past: Tensor, order: Tensor) -> Tensor:
+    def _with_columns(self, past: Tensor, kept: Tensor) -> Tensor:
+        """A copy of ``past`` (B, H, columns, D) with the columns ``kept`` (B, k) and free ones after them."""
         documents, heads, columns, width = past.shape
-        kept = order.size(1)
-        moved = past.new_empty(documents, heads, kept + self._room * self.beam, width)
-        rows = torch.arange(documents * heads, device=past.device).view(documents, heads, 1) * columns
-        picked = past.view(-1, width).index_select(0, (rows + order.unsqueeze(1)).view(-1))
-        moved[:, :, :kept] = picked.view(documents, heads, kept, width)
-        return moved
+        count = kept.size(1)
+        result = past.new_empty(documents, heads, count + self._free_steps * self.beam, width)
+        first = torch.arange(documents * heads, device=past.device).view(documents, heads, 1) * columns
+        index = (first + kept.unsqueeze(1)).view(-1)  # of B * H * columns
+        result[:, :, :count] = past.view(-1, width).index_select(0, index).view(documents, heads, count, width)
+        return result

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple, Optional
 
+from fairseq.models import FairseqIncrementalDecoder
+
 from .pointer import PointerHead
 
 
@@ -14,12 +16,16 @@ class DecoderCapabilities(NamedTuple):
         has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
         pointer: its pointer head.
         large_vocabulary_trick: how many words its softmax runs over; 0: all.
+        is_incremental: it is one of fairseq's decoders that keep a state from step to step.
+        has_adaptive_softmax: its words are in clusters with a softmax each.
     """
 
     shares_documents: bool = False
     has_output_vocabulary: bool = False
     pointer: Optional[PointerHead] = None
     large_vocabulary_trick: int = 0
+    is_incremental: bool = False
+    has_adaptive_softmax: bool = False
 
 
 def decoder_capabilities(model: Any) -> DecoderCapabilities:
@@ -30,6 +36,8 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         has_output_vocabulary=hasattr(decoder, "output_vocabulary"),
         pointer=getattr(decoder, "pointer", None),
         large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),
+        is_incremental=isinstance(decoder, FairseqIncrementalDecoder),
+        has_adaptive_softmax=getattr(decoder, "adaptive_softmax", None) is not None,
     )
 
 

@@ -1,5 +1,6 @@
-"""No n-gram twice: blocking as tensor operations, on any device."""
+"""N-gram blocking: no hypothesis says the same n words twice. Tensor operations, on any device."""
 
+import math
 from typing import Iterable, Optional
 
 import torch
@@ -11,22 +12,20 @@ class NGramBlocker:
 
     Args:
         size: n, at least 1.
-        ignore: tokens that may repeat; an n-gram that contains one is never blocked.
+        ignored: ids of tokens that may repeat; an n-gram that contains one is never blocked.
     """
 
-    def __init__(self, size: int, ignore: Iterable[int] = ()):
-        if size < 1:
-            raise ValueError(f"--no-repeat-ngram-size {size}: choose 1 or more, or 0 for no blocking")
+    def __init__(self, size: int, ignored: Iterable[int] = ()):
         self.size = size
-        self.ignore = sorted(set(ignore))
+        self.ignored = sorted(set(ignored))
 
     def __call__(self, tokens: Tensor, lprobs: Tensor, exempt: Optional[Tensor] = None) -> None:
         """Set the log-probabilities of forbidden words to -inf, in place.
 
         Args:
-            tokens: the words so far, without the start symbol, (rows, t).
-            lprobs: (rows, V).
-            exempt: (rows,), True where nothing is forbidden: the next word is dictated.
+            tokens: (rows, t), int64, the words so far without the start symbol.
+            lprobs: (rows, V), log-probabilities of the next word.
+            exempt: (rows,), bool, True where nothing is forbidden because the next word is dictated.
 
         A row that would be left without any word keeps all it had: the search must be able to go on. The end symbol is
         never among the words so far, so this happens only where it is forbidden too and everything else is used up.
@@ -34,18 +33,18 @@ class NGramBlocker:
         n, length = self.size, tokens.size(1)
         if length < n:
             return
-        grams = tokens.unfold(1, n, 1)  # (rows, t - n + 1, n)
-        context = tokens[:, length - n + 1 :]  # (rows, n - 1)
-        seen = (grams[:, :, : n - 1] == context.unsqueeze(1)).all(-1)  # all of nothing, for n = 1, is True
-        if self.ignore:
-            ignore = torch.tensor(self.ignore, device=tokens.device)
-            seen &= ~torch.isin(grams, ignore).any(-1)
+        ngrams = tokens.unfold(1, n, 1)  # (rows, t - n + 1, n)
+        context = tokens[:, length - n + 1 :]  # (rows, n - 1), the start of the n-gram that the next word completes
+        repeats = (ngrams[:, :, : n - 1] == context.unsqueeze(1)).all(-1)  # (rows, t - n + 1); all True for n = 1
+        if self.ignored:
+            ignored = torch.tensor(self.ignored, device=tokens.device)
+            repeats &= ~torch.isin(ngrams, ignored).any(-1)
         if exempt is not None:
-            seen &= ~exempt.unsqueeze(1)
-        words = grams[:, :, -1]
-        kept = lprobs.gather(1, words)
-        # several n-grams may end in the same word, so the writes are combined: x + -inf = -inf, x + 0 = x
-        lprobs.scatter_add_(1, words, torch.zeros_like(kept).masked_fill_(seen, -torch.inf))
-        stuck = seen.any(1) & (lprobs.amax(1) == -torch.inf)
-        if stuck.any():
-            lprobs[stuck] = lprobs[stuck].scatter(1, words[stuck], kept[stuck])
+            repeats &= ~exempt.unsqueeze(1)
+        words = ngrams[:, :, -1]
+        before = lprobs.gather(1, words)
+        # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
+        lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
+        wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
+        if wordless.any():
+            lprobs[wordless] = lprobs[wordless].scatter(1, words[wordless], before[wordless])

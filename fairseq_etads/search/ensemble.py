@@ -4,39 +4,39 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from ..layers.beam_state import BeamState
-from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..layers.capabilities import decoder_capabilities
 
 
 class Member:
-    """One model. Rows are in the order document, beam.
+    """One model of the ensemble with its encoded documents and its state. Rows are in the order document, beam.
 
     Args:
         model: in evaluation mode.
         net_input: the batch, as a dataset makes it.
-        documents: B.
-        beam: beams of each document from the second step on.
+
+    Attributes:
+        first_beam: rows of each document in the first step, in which all its hypotheses are the same.
     """
 
     first_beam: int
-    """Beams of each document in the first step, in which all are the same."""
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor]):
         self.model: Any = model
-        self.plain = _is_plain_softmax(model)
+        self.capabilities = decoder_capabilities(model)
+        self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
-        if hasattr(self.model, "encoder"):
-            self.encoder_out = self.model.encoder.forward_torchscript(net_input)
+        if hasattr(model, "encoder"):
+            self.encoder_out = model.encoder.forward_torchscript(net_input)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Tokens (rows, t) -> what the decoder returns for at least the last one."""
+        """What the decoder returns for tokens (rows, t), for at least the last of the t."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        """Let hypotheses take others' places.
+        """Let each new hypothesis continue an old one, and drop the documents that are finished.
 
         Args:
             parents: (B', beam'), the old beam of the same document that each new one continues.
@@ -46,33 +46,42 @@ class Member:
         raise NotImplementedError
 
     def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor]]:
-        """Tokens (rows, t) -> log-probabilities (rows, V) in float32 or better, attention (rows, S) or None."""
+        """The next words' log-probabilities and the attention.
+
+        Args:
+            tokens: (rows, t), the words so far with the start symbol.
+            temperature: divides the logits; of a model with a pointer, the log-probabilities of the mixture, so that
+                it holds for copying too.
+
+        Returns:
+            (rows, V) in float32 or better; (rows, S) or None.
+        """
         out = self.decode(tokens)
         extra = out[1] if len(out) > 1 else None
         attention = extra.get("attn") if isinstance(extra, dict) else extra
         if isinstance(attention, (list, tuple)):
             attention = attention[0] if attention else None
         logits = out[0][:, -1:]
-        copies = pointer_of(self.model) is not None
-        if temperature != 1.0 and not copies:
+        has_pointer = self.capabilities.pointer is not None
+        if temperature != 1.0 and not has_pointer:
             logits = logits / temperature
-        if self.plain and logits.dtype == torch.float32 and logits.device.type == "cpu":
+        if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
             lprobs = self.model.get_normalized_probs((logits, *out[1:]), log_probs=True, sample=None)[:, -1].float()
-            if temperature != 1.0 and copies:  # of copying, too
+            if temperature != 1.0 and has_pointer:
                 lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
         return lprobs, None if attention is None else attention[:, -1].float()
 
 
 class SharingMember(Member):
-    """A model of this project: documents stay single rows (see :mod:`fairseq_etads.layers.beam_state`)."""
+    """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`)."""
 
     first_beam = 1
 
     def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int):
-        super().__init__(model, net_input, documents)
+        super().__init__(model, net_input)
         dtype = getattr(model, "memory_dtype", None)
         self.state = BeamState(documents, net_input["src_tokens"].device, dtype)
 
@@ -88,12 +97,15 @@ class SharingMember(Member):
 
 
 class RepeatingMember(Member):
-    """Any fairseq model: the encoder's output is repeated for each beam, as fairseq does."""
+    """Any model of fairseq's: the encoder's output is repeated for each beam, as fairseq does.
+
+    Args:
+        beam: hypotheses of each document, in the first step too.
+    """
 
     def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int, beam: int):
-        super().__init__(model, net_input, documents)
+        super().__init__(model, net_input)
         self.first_beam, self.rows = beam, documents * beam
-        self.incremental = isinstance(getattr(model, "decoder", None), FairseqIncrementalDecoder)
         self.state: Dict[str, Any] = {}
         device = next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
         self._reorder_encoder_out(torch.arange(documents, device=device).repeat_interleave(beam))
@@ -105,44 +117,45 @@ class RepeatingMember(Member):
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         if not hasattr(self.model, "decoder"):
             return self.model(tokens)
-        if not self.incremental:
+        if not self.capabilities.is_incremental:
             return self.model.decoder(tokens, encoder_out=self.encoder_out)
         return self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        if self.incremental:
+        if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
         if documents is not None or len(rows) != self.rows:  # within a document the rows are all the same
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
 
 
-def _is_plain_softmax(model: Any) -> bool:
+def _has_plain_softmax(model: Any) -> bool:
     """Whether the distribution is the softmax of the decoder's output and nothing else."""
-    decoder = getattr(model, "decoder", None)
     capabilities = decoder_capabilities(model)
     return (
         capabilities.shares_documents
-        and getattr(decoder, "adaptive_softmax", None) is None
+        and not capabilities.has_adaptive_softmax
         and capabilities.pointer is None
         and not capabilities.large_vocabulary_trick
-        and _is_known(model)
-        and _is_known(decoder)
+        and _normalises_as_usual(model)
+        and _normalises_as_usual(model.decoder)
     )
 
 
-def _is_known(part: Any) -> bool:
+def _normalises_as_usual(part: Any) -> bool:
     """Whether ``get_normalized_probs`` is fairseq's or this project's, and not some subclass's."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
 
 class Ensemble:
-    """The members together: their probabilities are averaged.
+    """All models of the search: their probabilities are averaged.
 
     Args:
         models: in evaluation mode.
-        net_input: the batch. documents: B. beam: beams of each document.
-        temperature: divides the logits.
+        net_input: the batch of B documents, as a dataset makes it.
+        documents: B.
+        beam: hypotheses of each document.
+        temperature: see :meth:`Member.step`.
     """
 
     def __init__(
@@ -158,7 +171,7 @@ class Ensemble:
         ]
 
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
-        """Next words' log-probabilities and the mean attention.
+        """The next words' log-probabilities and the mean attention.
 
         Args:
             tokens: (B, beam, t), start symbol included.
@@ -169,19 +182,23 @@ class Ensemble:
             the members that return one, or None.
         """
         documents, _, length = tokens.shape
-        parts, attentions = [], []
+        log_probs, attentions = [], []
         for member in self.members:
             rows = tokens[:, : member.first_beam] if first else tokens
             lprobs, attention = member.step(rows.reshape(-1, length), self.temperature)
-            parts.append(lprobs.view(documents, rows.size(1), -1))
+            log_probs.append(lprobs.view(documents, rows.size(1), -1))
             if attention is not None:
                 attentions.append(attention.view(documents, rows.size(1), -1))
         if first:
-            parts, attentions = [x[:, :1] for x in parts], [x[:, :1] for x in attentions]
-        return _mean_probs(parts), _mean(attentions)
+            log_probs, attentions = [x[:, :1] for x in log_probs], [x[:, :1] for x in attentions]
+        return _log_mean_probs(log_probs), _mean(attentions)
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
-        """See :meth:`Member.reorder`; ``old_beam`` is the number of beams of the step before."""
+        """Let hypotheses continue others in all members, see :meth:`Member.reorder`.
+
+        Args:
+            old_beam: hypotheses of each document in the step before. first: that was the first step.
+        """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
             beam = member.first_beam if first else old_beam
@@ -191,12 +208,13 @@ class Ensemble:
         self.documents = len(kept)
 
 
-def _mean_probs(parts: List[Tensor]) -> Tensor:
-    if len(parts) == 1:
-        return parts[0]
-    width = max(part.size(-1) for part in parts)
-    padded = [nn.functional.pad(part, (0, width - part.size(-1)), value=-math.inf) for part in parts]
-    return torch.logsumexp(torch.stack(padded), dim=0) - math.log(len(parts))
+def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
+    """Log of the mean of the probabilities, each (B, beam, V) with its own V; words beyond it have probability 0."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    width = max(x.size(-1) for x in log_probs)
+    padded = [nn.functional.pad(x, (0, width - x.size(-1)), value=-math.inf) for x in log_probs]
+    return torch.logsumexp(torch.stack(padded), dim=0) - math.log(len(log_probs))
 
 
 def _mean(attentions: List[Tensor]) -> Optional[Tensor]:

@@ -1,9 +1,13 @@
 """Living and finished hypotheses of a batch, as tensors with a row per document."""
 
+import math
 from typing import Dict, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+Results = List[List[Dict[str, Tensor]]]
+"""What a search returns: for each document its hypotheses, best first (see ``SummaryGenerator.generate``)."""
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
@@ -15,138 +19,152 @@ def take_beams(x: Tensor, parents: Tensor) -> Tensor:
 class Living:
     """The hypotheses that the search still extends.
 
+    B counts the documents that are not finished yet.
+
     Attributes:
-        tokens: (B, beam, longest + 1), the start symbol first.
+        tokens: (B, beam, longest + 1), int64, the start symbol first.
         log_probs: (B, beam, longest), log P of the first 1, 2, … words.
-        slots: (B, beam, longest), which beam of each step the hypothesis descends from; None unless attention is kept.
-        coverage: (B, beam, S) attention summed over the steps, or None.
-        ignored: (B, beam), which ranks may not end a hypothesis any more: fairseq's beam has a place less for each
-            hypothesis that has ended.
-        original: (B,), which documents of the batch are left.
+        ancestors: (B, beam, longest), int64, which beam of each step the hypothesis descends from; None unless
+            attention is kept.
+        coverage: (B, beam, S), attention summed over the steps, or None.
+        used_up: (B, beam), bool, beam slots used up by finished hypotheses (fairseq never refills them).
+        batch_rows: (B,), int64, row of each document in the whole batch.
     """
 
-    def __init__(self, documents: int, beam: int, longest: int, start: int, device: torch.device, keep_slots: bool):
+    def __init__(self, documents: int, beam: int, longest: int, start: int, device: torch.device, keep_ancestors: bool):
         self.tokens = torch.full((documents, beam, longest + 1), start, device=device)
         self.log_probs = torch.zeros(documents, beam, longest, device=device)
-        self.slots = torch.zeros(documents, beam, longest, dtype=torch.long, device=device) if keep_slots else None
+        self.ancestors: Optional[Tensor] = None
+        if keep_ancestors:
+            self.ancestors = torch.zeros(documents, beam, longest, dtype=torch.long, device=device)
         self.coverage: Optional[Tensor] = None
-        self.ignored = torch.zeros(documents, beam, dtype=torch.bool, device=device)
-        self.original = torch.arange(documents, device=device)
+        self.used_up = torch.zeros(documents, beam, dtype=torch.bool, device=device)
+        self.batch_rows = torch.arange(documents, device=device)
 
     @property
     def beam(self) -> int:
         return self.tokens.size(1)
 
     def extend(self, step: int, parents: Tensor, words: Tensor, log_probs: Tensor) -> None:
-        """Each new beam (B, beam) continues ``parents`` with ``words``; ``log_probs`` are the new sums."""
+        """Let each new beam (B, beam) continue one of ``parents`` with one of ``words``.
+
+        Args:
+            log_probs: (B, beam), log P of the extended hypotheses.
+        """
         self.tokens = take_beams(self.tokens, parents)
         self.tokens[:, :, step + 1] = words
         self.log_probs = take_beams(self.log_probs, parents)
         self.log_probs[:, :, step] = log_probs
-        if self.slots is not None:
-            self.slots = take_beams(self.slots, parents)
-            self.slots[:, :, step] = parents
+        if self.ancestors is not None:
+            self.ancestors = take_beams(self.ancestors, parents)
+            self.ancestors[:, :, step] = parents
         if self.coverage is not None:
             self.coverage = take_beams(self.coverage, parents)
 
-    def keep(self, documents: Tensor) -> None:
-        """Only these documents (n,) are left."""
+    def keep_documents(self, documents: Tensor) -> None:
+        """Drop all documents but these rows (n,)."""
         for name, value in vars(self).items():
             if value is not None:
                 setattr(self, name, value.index_select(0, documents))
 
 
 class Finished:
-    """The hypotheses that have ended, at most ``size`` a document, and the attention of all steps if it is kept.
+    """The hypotheses that have ended, at most ``size`` a document, and the attention of all steps if it is recorded.
 
     Args:
-        documents: of the whole batch.
-        size: n-best list.
+        documents: B, of the whole batch.
+        size: most hypotheses kept of a document.
         longest: most tokens of a hypothesis, end symbol included.
-        by_score: keep the best ``size``, best first; otherwise the first ``size``, in the order in which they ended.
+        by_score: keep the ``size`` best, best first; otherwise the first ``size``, in the order in which they ended.
+
+    Attributes:
+        score: (B, size), -inf where there is no hypothesis.
+        length: (B, size), tokens with the end symbol; 0: no hypothesis.
+        tokens, log_probs, ancestors: (B, size, longest), as in :class:`Living`, but without the start symbol.
     """
 
     def __init__(self, documents: int, size: int, longest: int, device: torch.device, by_score: bool):
         self.size = size
         self.by_score = by_score
-        self.score = torch.full((documents, size), -torch.inf, device=device)
-        self.length = torch.zeros(documents, size, dtype=torch.long, device=device)  # 0: no hypothesis
+        self.score = torch.full((documents, size), -math.inf, device=device)
+        self.length = torch.zeros(documents, size, dtype=torch.long, device=device)
         self.tokens = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
         self.log_probs = torch.zeros(documents, size, longest, device=device)
-        self.slots = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
-        self._attention: List[Tuple[Tensor, Tensor]] = []
+        self.ancestors = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
+        self._attention: List[Tuple[Tensor, Tensor]] = []  # of each step: batch rows (n,), attention (n, beam, S)
 
-    def count(self, documents: Tensor) -> Tensor:
+    def count(self, batch_rows: Tensor) -> Tensor:
         """How many hypotheses each of these documents (n,) has, (n,)."""
-        return self.length[documents].gt(0).sum(1)
+        return self.length[batch_rows].gt(0).sum(1)
 
-    def watch(self, documents: Tensor, attention: Tensor) -> None:
-        """Keep the attention (n, beam, S) of this step."""
-        self._attention.append((documents, attention))
+    def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
+        """Keep the attention (n, beam, S) of this step for :meth:`results`."""
+        self._attention.append((batch_rows, attention))
 
     def add(
         self,
-        documents: Tensor,
+        batch_rows: Tensor,
         ended: Tensor,
         score: Tensor,
         tokens: Tensor,
         log_probs: Tensor,
-        slots: Optional[Tensor],
+        ancestors: Optional[Tensor],
     ) -> None:
-        """Add hypotheses of a step.
+        """Add the hypotheses that end in this step.
 
         Args:
-            documents: (n,). ended: (n, beam), which of the following are hypotheses.
-            score: (n, beam). tokens, log_probs, slots: (n, beam, length), end symbol included.
+            batch_rows: (n,), their documents.
+            ended: (n, beam), bool, which of the following are hypotheses that end.
+            score: (n, beam).
+            tokens, log_probs, ancestors: (n, beam, length), end symbol included.
         """
         length = torch.where(ended, tokens.size(2), 0)
-        lengths = torch.cat([self.length[documents], length], dim=1)
-        scores = torch.cat([self.score[documents], score], dim=1)
-        lowest = torch.finfo(scores.dtype).min  # a hypothesis without probability is still one
+        lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
+        scores = torch.cat([self.score[batch_rows], score], dim=1)
+        missing = lengths == 0
+        lowest = torch.finfo(scores.dtype).min  # above a missing one: a hypothesis without probability is still one
         key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
-        key = key.masked_fill(lengths == 0, -torch.inf)
-        order = key.argsort(dim=1, descending=True, stable=True)[:, : self.size]
-        self.length[documents] = lengths.gather(1, order)
-        self.score[documents] = scores.gather(1, order).masked_fill(lengths.gather(1, order) == 0, -torch.inf)
-        for mine, new in ((self.tokens, tokens), (self.log_probs, log_probs), (self.slots, slots)):
+        order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
+        self.length[batch_rows] = lengths.gather(1, order)
+        self.score[batch_rows] = scores.masked_fill(missing, -math.inf).gather(1, order)
+        for kept, new in ((self.tokens, tokens), (self.log_probs, log_probs), (self.ancestors, ancestors)):
             if new is not None:
-                new = torch.nn.functional.pad(new, (0, mine.size(2) - new.size(2)))
-                mine[documents] = take_beams(torch.cat([mine[documents], new], dim=1), order)
+                new = torch.nn.functional.pad(new, (0, kept.size(2) - new.size(2)))
+                kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
-    def results(self) -> List[List[Dict[str, Tensor]]]:
+    def results(self) -> Results:
         """fairseq's lists of hypotheses, best first."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
+        # hypotheses of score -inf before the missing ones, which have that score, too
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
         first = self.log_probs[:, :, :1]
         steps = torch.cat([first, self.log_probs[:, :, 1:] - self.log_probs[:, :, :-1]], dim=2)
-        steps = steps.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
-        attention = self._gather_attention()
+        steps = steps.nan_to_num(nan=-math.inf, neginf=-math.inf)
+        attention = self._hypotheses_attention()
         empty = torch.empty(0)
-        results = []
-        for document, (ranks, lengths) in enumerate(zip(order.tolist(), self.length.tolist())):
-            results.append(
-                [
-                    {
-                        "tokens": self.tokens[document, rank, : lengths[rank]].clone(),
-                        "score": self.score[document, rank].clone(),
-                        "attention": empty if attention is None else attention[document, rank, :, : lengths[rank]],
-                        "alignment": empty,
-                        "positional_scores": steps[document, rank, : lengths[rank]].clone(),
-                    }
-                    for rank in ranks
-                    if lengths[rank]
-                ]
-            )
-        return results
+        return [
+            [
+                {
+                    "tokens": self.tokens[row, rank, : lengths[rank]].clone(),
+                    "score": self.score[row, rank].clone(),
+                    "attention": empty if attention is None else attention[row, rank, :, : lengths[rank]],
+                    "alignment": empty,
+                    "positional_scores": steps[row, rank, : lengths[rank]].clone(),
+                }
+                for rank in ranks
+                if lengths[rank]
+            ]
+            for row, (ranks, lengths) in enumerate(zip(order.tolist(), self.length.tolist()))
+        ]
 
-    def _gather_attention(self) -> Optional[Tensor]:
-        """(B, size, S, longest): for each hypothesis, the attention of its steps."""
+    def _hypotheses_attention(self) -> Optional[Tensor]:
+        """(B, size, S, longest): for each hypothesis, the attention of its steps; None if none was recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape
-        source = self._attention[0][1].size(2)
-        result = torch.zeros(documents, size, source, longest, device=self.tokens.device)
-        for step, (present, attention) in enumerate(self._attention):
-            slots = self.slots[present, :, step].clamp(max=attention.size(1) - 1)
-            result[present, :, :, step] = take_beams(attention, slots)
+        source_length = self._attention[0][1].size(2)
+        result = torch.zeros(documents, size, source_length, longest, device=self.tokens.device)
+        for step, (batch_rows, attention) in enumerate(self._attention):
+            ancestors = self.ancestors[batch_rows, :, step].clamp(max=attention.size(1) - 1)
+            result[batch_rows, :, :, step] = take_beams(attention, ancestors)
         return result

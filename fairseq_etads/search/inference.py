@@ -1,4 +1,4 @@
-"""Copies of models for inference: other number formats, faster products, the model itself untouched.
+"""Copies of models for inference: other number formats, faster products; the model itself is left as it is.
 
 A copy has the model's structure and shares its parameters, except where a format needs other numbers. Training the
 model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews a copy whose originals have changed.
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import compat
+from .penalties import check_choice
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once and not at every call.
+    """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once, not at every call.
 
     The weight stays readable, because fairseq's encoder layers read it instead of calling the layer.
 
@@ -75,13 +76,14 @@ class Int8Linear(nn.Module):
 
 
 OUTPUT_BLOCK = 4096
+"""Words in a block of :class:`WideLinear`."""
 
 
 class WideLinear(nn.Module):
-    """The output projection, a block of the vocabulary at a time, into memory that is used again at every call.
+    """The output projection, a block of the vocabulary at a time, into memory that every call uses again.
 
     A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
-    that can cost more than the product. **The next call overwrites the result of the last.**
+    that can cost more than the product. **Each call overwrites the result of the one before.**
 
     Args:
         make: makes the layer of one block from its weight and bias.
@@ -142,7 +144,7 @@ def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Modu
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """A copy in float32 but for the products, which alone gain from narrower numbers on a CPU."""
+    """A copy in float32 except for its products, which alone gain from narrower numbers on a CPU."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -154,7 +156,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
         products, packed = torch.float32, compat.can_pack_weights(torch.float32)
 
     def pack(name: str, linear: nn.Linear) -> nn.Module:
-        # what is between the feed-forward layers stays as the first leaves it
+        # what the first feed-forward layer returns stays in the products' format for the second
         out = {"fc1": products, "fc2": torch.float32}.get(name)
         return PackedLinear(linear.weight, linear.bias, products, out)
 
@@ -171,7 +173,8 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     return result
 
 
-def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+    """A copy in the format wanted, on the model's device."""
     parameter = next(model.parameters())
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
@@ -182,29 +185,29 @@ def _copied(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 
 
 class InferenceModel:
-    """A model's copy for inference, made when first wanted and again when the model has been trained on.
+    """A model and its copy for inference, which is made when first needed and again after the model has changed.
 
     Args:
         model: one of this project's models; it is only read.
         infer_dtype: "fp32", "bf16", "int8", or None for the format the model has.
 
     Raises:
-        ValueError: an unknown format, or one that the model's device does not have.
+        ValueError: an unknown format, or, when the copy is made, one that the model's device does not have.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
-        if infer_dtype is not None and infer_dtype not in INFER_DTYPES:
-            raise ValueError(f'--infer-dtype "{infer_dtype}": choose {", ".join(INFER_DTYPES)}')
+        if infer_dtype is not None:
+            check_choice("--infer-dtype", infer_dtype, INFER_DTYPES)
         self.model = model
         self.infer_dtype = infer_dtype
         self._copy: Optional[nn.Module] = None
-        self._made_of: List[Tuple[int, int]] = []
+        self._made_of: List[Tuple[int, int]] = []  # address and version of each parameter when it was made
 
     def current(self) -> nn.Module:
-        """The copy, of the parameters as they are now."""
-        # optimisers and loading change tensors in place, which their version counts, or put others in their place
+        """The copy, made of the parameters as they are now."""
+        # optimisers and loading change a tensor in place, which its version counts, or put another in its place
         now = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         if self._copy is None or now != self._made_of:
-            self._copy = _copied(self.model, self.infer_dtype)
+            self._copy = _inference_copy(self.model, self.infer_dtype)
             self._made_of = now
         return self._copy

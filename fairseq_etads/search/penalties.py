@@ -1,4 +1,4 @@
-"""Scores of finished hypotheses: length and coverage penalties, and how good an unfinished one may still become.
+"""Scores of hypotheses: length and coverage penalties, and an upper bound on what an unfinished one can still score.
 
     score(Y) = log P(Y) / lp(Y) - cp(Y)
 
@@ -15,6 +15,8 @@ from torch import Tensor
 
 LENGTH_KINDS = ("avg", "wu")
 COVERAGE_KINDS = ("summary", "wu")
+LENGTH_PENALTY_BETA = 5.0
+"""The constant of Wu et al. 2016, equation 14."""
 
 Number = TypeVar("Number", int, float, Tensor)
 
@@ -22,11 +24,11 @@ Number = TypeVar("Number", int, float, Tensor)
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """``value``, if it is one of ``choices``; otherwise a ValueError that names the option and the choices."""
     if value not in choices:
-        raise ValueError(f'{option} "{value}": choose {" or ".join(choices)}')
+        raise ValueError(f'{option} "{value}": choose {", ".join(choices[:-1])} or {choices[-1]}')
     return value
 
 
-def length_penalty(length: Number, alpha: float, beta: float = 5.0, kind: str = "wu") -> Number:
+def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
     """lp(Y), by which log P(Y) is divided.
 
     Args:
@@ -73,16 +75,24 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """How hypotheses are scored; the fields are the options of the same names.
+    """How hypotheses are scored. The fields are options of decoding, each declared here with its default.
+
+    Attributes:
+        len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0: no normalisation.
+        normalize_scores: divide log P by the length penalty at all (off with ``--unnormalized``).
+        length_penalty_type, length_penalty_beta: kind and beta of :func:`length_penalty`.
+        coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; weight 0: off.
+        stepwise_coverage_penalty: subtract the coverage cost when extensions are selected, too, and not only from the
+            final score.
 
     Raises:
-        ValueError: a kind that does not exist or a negative weight.
+        ValueError: a kind that does not exist or a number out of range.
     """
 
     len_penalty: float = 1.0
     normalize_scores: bool = True
     length_penalty_type: str = "avg"
-    length_penalty_beta: float = 5.0
+    length_penalty_beta: float = LENGTH_PENALTY_BETA
     coverage_penalty: float = 0.0
     coverage_penalty_type: str = "summary"
     stepwise_coverage_penalty: bool = False
@@ -115,7 +125,7 @@ class Scoring:
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Scores of hypotheses that end with ``length`` tokens; log P (…) and cp (…) -> (…)."""
+        """Scores (…) of hypotheses of ``length`` tokens with log P (…) and coverage cost cp (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -128,18 +138,19 @@ class Scoring:
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
     ) -> Tensor:
-        """What unfinished hypotheses can still score at most, (B, beam).
+        """The most that unfinished hypotheses can still score, (B, beam).
 
         Args:
             log_probs: log P of the words so far (B, beam).
             shortest, longest: the lengths |Y| they can still end with.
-            cost: cp of the words so far (B, beam).
-            source_lengths: (B,) tokens without padding.
-            gain: how much log P can grow a step: 0, unless a negative --unkpen rewards the unknown word.
+            cost: cp of the words so far (B, beam); None: no coverage penalty.
+            source_lengths: (B,) tokens without padding; needed for a coverage penalty of kind "wu".
+            gain: how much log P can grow in each step that is left: 0, unless a negative --unkpen rewards the unknown
+                word.
 
         log P only falls, and lp is monotone in the length, so log P / lp is largest at one of the two ends. The
-        "summary" cost only grows, because coverage does. The "wu" cost falls, but the attention spends 1 a step: by
-        Jensen's inequality the logarithms of S numbers with sum n add up to at most S log(n / S).
+        "summary" cost only grows, because coverage does. The "wu" cost falls, but each step spends an attention of 1:
+        by Jensen's inequality the logarithms of S numbers whose sum is n add up to at most S log(n / S).
         """
         best = log_probs + gain * (longest - shortest + 1)
         best = torch.maximum(best / self.divisor(shortest), best / self.divisor(longest))
@@ -148,7 +159,7 @@ class Scoring:
         if self.coverage_penalty_type == "summary":
             return best - cost
         assert source_lengths is not None
-        least = source_lengths * (source_lengths / longest).log() * self.coverage_penalty
+        least = source_lengths * (source_lengths / longest).log() * self.coverage_penalty  # (B,)
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe(self) -> str:

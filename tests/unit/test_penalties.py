@@ -6,7 +6,7 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.generation import coverage_penalty, length_penalty, truncate_bytes
+from fairseq_etads.generation import coverage_penalty, length_penalty
 from fairseq_etads.search.penalties import Scoring
 
 
@@ -48,10 +48,29 @@ def test_unknown_kinds_are_refused_in_words(function, arguments):
         function(*arguments, kind="mean")
 
 
+@pytest.mark.parametrize(
+    "options,divisor",
+    [
+        ({}, 3.0),
+        ({"len_penalty": 2.0}, 9.0),
+        ({"len_penalty": 0.0}, 1.0),
+        ({"normalize_scores": False}, 1.0),
+        ({"length_penalty_type": "wu", "len_penalty": 0.9}, (8 / 6) ** 0.9),
+        ({"length_penalty_type": "wu", "length_penalty_beta": 2.0}, 5 / 3),
+    ],
+)
+def test_final_scores(options, divisor):
+    log_probs, cost = torch.tensor([[-6.0, -2.0]]), torch.tensor([[0.5, 0.0]])
+    scoring = Scoring(**options)
+    torch.testing.assert_close(scoring.final(log_probs, 3, None), log_probs / divisor)
+    torch.testing.assert_close(scoring.final(log_probs, 3, cost), log_probs / divisor - cost)
+
+
 @pytest.mark.parametrize("length_kind", ["avg", "wu"])
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.9, 2.0])
 @pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
-def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage_kind):
+@pytest.mark.parametrize("gain", [0.0, 0.6])
+def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage_kind, gain):
     generator = torch.Generator().manual_seed(5)
     scoring = Scoring(
         len_penalty=alpha, length_penalty_type=length_kind, coverage_penalty=0.3, coverage_penalty_type=coverage_kind
@@ -59,20 +78,42 @@ def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage
     longest, source = 9, 12
     for done in range(1, longest):
         steps = torch.softmax(torch.randn(longest, source, generator=generator) * 3, dim=-1)
-        log_probs = -torch.rand(longest, generator=generator)
+        log_probs = gain - torch.rand(longest, generator=generator)
         now, cost = log_probs[:done].sum().view(1, 1), scoring.coverage_cost(steps[:done].sum(0).view(1, 1, -1), None)
-        bound = scoring.bound(now, done + 1, longest, cost, torch.tensor([source])).item()
+        bound = scoring.bound(now, done + 1, longest, cost, torch.tensor([source]), gain).item()
         for end in range(done + 1, longest + 1):
             final_cost = scoring.coverage_cost(steps[:end].sum(0).view(1, 1, -1), None)
             score = scoring.final(log_probs[:end].sum().view(1, 1), end, final_cost).item()
             assert score <= bound + 1e-5
 
 
+@pytest.mark.parametrize("coverage_kind", ["none", "summary", "wu"])
+@pytest.mark.parametrize("alpha,best_length,gain", [(2.0, 9, 0.0), (2.0, 9, 0.25), (-1.0, 5, 0.0)])
+def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_length, gain):
+    """Every word it adds has the largest probability there is, and its attention falls where it costs least."""
+    longest, done, source = 9, 4, 12
+    weight, kind = (0.0, "summary") if coverage_kind == "none" else (0.5, coverage_kind)
+    scoring = Scoring(len_penalty=alpha, coverage_penalty=weight, coverage_penalty_type=kind)
+    coverage = torch.tensor([3.0, 1.0] + [0.0] * 10) if kind == "summary" else torch.full((source,), done / source)
+    log_prob = torch.tensor([[-7.0]])
+    cost = scoring.coverage_cost(coverage.view(1, 1, -1), None)
+    bound = scoring.bound(log_prob, done + 1, longest, cost, torch.tensor([source]), gain)
+    if kind == "summary":
+        coverage[2 : 2 + best_length - done] = 1.0
+    else:
+        coverage = torch.full((source,), longest / source)
+    final_cost = scoring.coverage_cost(coverage.view(1, 1, -1), None)
+    best = scoring.final(log_prob + gain * (longest - done), best_length, final_cost)
+    torch.testing.assert_close(bound, best)
+
+
 def test_the_wu_bound_is_not_trivial():
     """A source of 400 words cannot be covered by 100 steps."""
-    scoring = Scoring(coverage_penalty=1.0, coverage_penalty_type="wu")
+    scoring = Scoring(coverage_penalty=0.5, coverage_penalty_type="wu")
     bound = scoring.bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([400])).item()
-    assert bound == pytest.approx(-400 * math.log(4))
+    assert bound == pytest.approx(-0.5 * 400 * math.log(4))
+    short = scoring.bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([40])).item()
+    assert short == 0, "a source that can be covered whole need not cost anything"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +129,3 @@ def test_the_wu_bound_is_not_trivial():
 def test_bad_options_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
         Scoring(**options)
-
-
-def test_bytes_are_cut_between_characters():
-    assert (
-        truncate_bytes("naïve", 2) == "na"
-        and truncate_bytes("naïve", 3) == "na"
-        and truncate_bytes("naïve", 4) == "naï"
-    )
-    assert truncate_bytes("x" * 80, 75) == "x" * 75 and truncate_bytes("", 75) == "" and truncate_bytes("é", 0) == ""
-    with pytest.raises(ValueError, match="-1 bytes"):
-        truncate_bytes("x", -1)

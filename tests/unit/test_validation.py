@@ -65,8 +65,9 @@ def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
 def test_options_reach_the_search():
     task = rouge_task(eval_rouge_args='{"beam": 3, "min-len": 2}', coverage_penalty=0.5)
     generator = task.build_generator([make_model(task=task)], task._rouge.options)
-    assert (generator.beam_size, generator.min_len, generator.max_len_b) == (3, 2, 6)
-    assert generator.scoring.coverage_penalty == 0.5
+    settings = generator.settings
+    assert (settings.beam_size, settings.min_len, settings.max_len_b) == (3, 2, 6)
+    assert settings.scoring.coverage_penalty == 0.5
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,198 @@
+"""The options of decoding, each declared once with its default, and what the models and the dictionary make of them."""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Optional, Sequence, Tuple
+
+from fairseq import search as fairseq_search
+
+from ..vocabulary.dictionary import known_words
+from .inference import INFER_DTYPES
+from .penalties import Scoring, check_choice
+
+EARLY_STOPPING = ("admissible", "fairseq")
+ALIGNMENTS = ("hard", "soft")
+
+_SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The options of decoding; those that change the score are in ``scoring``.
+
+    Attributes:
+        beam_size: hypotheses of a document that are extended at every step (``--beam``).
+        max_len_a, max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol.
+        max_len: most tokens of a summary, end symbol included; 0: as many as the models have positions.
+        min_len: fewest tokens before the end symbol.
+        unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
+        temperature: divides the logits.
+        match_source_len: a summary has as many tokens as its source.
+        no_repeat_ngram_size: no n words of a summary occur in it twice; 0: off.
+        lm_weight: weight of the language model's log-probabilities, if there is one.
+        tokens_to_suppress: words that are never produced.
+        ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
+        exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
+        early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
+            one can still become one of the ``nbest`` best. None: "admissible" if the score is not fairseq's.
+        nbest: how many of the returned hypotheses will be looked at.
+        infer_dtype: "fp32", "bf16" or "int8" copies of this project's models; None: the format they have.
+        keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
+        print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
+        allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
+        replace_unk: put the source word with the most attention in the place of an unknown word, and say in "alignment"
+            which word of the source that is for each token.
+        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
+            or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
+        scoring: how hypotheses are scored.
+
+    Raises:
+        ValueError: an option has an impossible value or does not go with another.
+    """
+
+    beam_size: int = 1
+    max_len_a: float = 0
+    max_len_b: int = 200
+    max_len: int = 0
+    min_len: int = 1
+    unk_penalty: float = 0.0
+    temperature: float = 1.0
+    match_source_len: bool = False
+    no_repeat_ngram_size: int = 0
+    lm_weight: float = 1.0
+    tokens_to_suppress: Tuple[str, ...] = ()
+    ngram_ignore_tokens: Tuple[str, ...] = ()
+    exact_length: int = 0
+    early_stopping: Optional[str] = None
+    nbest: int = 1
+    infer_dtype: Optional[str] = None
+    keep_attention: bool = True
+    print_alignment: Optional[str] = None
+    allow_unk: bool = False
+    replace_unk: bool = False
+    copied_positions: bool = False
+    scoring: Scoring = Scoring()
+
+    @classmethod
+    def option_names(cls) -> Tuple[str, ...]:
+        """The names of all options, those of the score among them."""
+        return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
+
+    @classmethod
+    def of(cls, **options: Any) -> "SearchSettings":
+        """Settings from options by name, those of the score among them.
+
+        Raises:
+            TypeError: an option does not exist.
+            ValueError: see the class.
+        """
+        for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
+            options[name] = tuple(options.get(name, getattr(cls, name)))
+        scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
+        return cls(scoring=Scoring(**scoring), **options)
+
+    def __post_init__(self) -> None:
+        for option, value, least in (
+            ("--beam", self.beam_size, 1),
+            ("--nbest", self.nbest, 1),
+            ("--no-repeat-ngram-size", self.no_repeat_ngram_size, 0),
+            ("--exact-length", self.exact_length, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{option} {value}: choose {least} or more{'' if least else ' (0: off)'}")
+        if not self.temperature > 0:
+            raise ValueError(f"--temperature {self.temperature}: choose more than 0")
+        for option, chosen, choices in (
+            ("--early-stopping", self.early_stopping, EARLY_STOPPING),
+            ("--infer-dtype", self.infer_dtype, INFER_DTYPES),
+            ("--print-alignment", self.print_alignment, ALIGNMENTS),
+        ):
+            if chosen is not None:
+                check_choice(option, chosen, choices)
+        if self.print_alignment is not None and self.replace_unk:
+            raise ValueError(
+                "--replace-unk (or --replace-unknown) and --print-alignment exclude one another: choose one"
+            )
+
+    def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
+        """These settings with everything decided that they leave to the models.
+
+        Args:
+            strategy: fairseq's search object, which selects extensions.
+            has_pointer: whether one of the models can copy.
+            vocabulary_size: entries of the target dictionary.
+            positions: most tokens of a summary, end symbol included, for which all models have positions.
+
+        Raises:
+            ValueError: an option does not go with these models or this strategy.
+        """
+        if self.copied_positions and not has_pointer:
+            raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
+        longest = self.max_len or positions
+        if self.exact_length >= longest:
+            raise ValueError(
+                f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the positions there are"
+            )
+        # Scoring.bound speaks of sums of log-probabilities, and other strategies do not rank by those
+        is_beam_search = type(strategy) is fairseq_search.BeamSearch
+        early_stopping = self.early_stopping
+        if early_stopping is None:
+            early_stopping = "admissible" if self.scoring.penalised and is_beam_search else "fairseq"
+        for option, wanted in (
+            ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
+            ("--early-stopping admissible", early_stopping == "admissible"),
+        ):
+            if wanted and not is_beam_search:
+                raise ValueError(f"{option} goes with beam search only, not with {type(strategy).__name__}")
+        return replace(
+            self,
+            beam_size=min(self.beam_size, vocabulary_size - 1),  # the padding symbol is never chosen
+            max_len=longest,
+            unk_penalty=math.inf if has_pointer and not self.allow_unk else self.unk_penalty,
+            early_stopping=early_stopping,
+            keep_attention=self.keep_attention or self.replace_unk or self.print_alignment is not None,
+        )
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids of the dictionary's entries that the search does not treat like any word.
+
+    Attributes:
+        pad, unk: padding and the unknown word. eos: ends a summary, and begins it unless another symbol is given.
+        suppressed: never produced, unless a prefix dictates them.
+        may_repeat: an n-gram that contains one is never blocked.
+    """
+
+    pad: int
+    unk: int
+    eos: int
+    suppressed: Tuple[int, ...] = ()
+    may_repeat: Tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
+        """Look up the words of the settings.
+
+        Args:
+            dictionary: the target's. eos: another end symbol than the dictionary's.
+
+        Raises:
+            ValueError: one of the words is not in the dictionary.
+        """
+        return cls(
+            pad=dictionary.pad(),
+            unk=dictionary.unk(),
+            eos=dictionary.eos() if eos is None else eos,
+            suppressed=_known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress"),
+            may_repeat=_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
+        )
+
+
+def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
+    """Ids of words that must be among the dictionary's known words."""
+    ids = tuple(dictionary.index(word) for word in words)
+    for word, index in zip(words, ids):
+        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
+            raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
+    return ids

@@ -1,0 +1,83 @@
+"""What is said about finished summaries from their source: replaced unknown words, alignments, copied positions.
+
+Each function changes the hypotheses in place. Attention is (S, T), S source tokens by T tokens of the summary.
+"""
+
+from typing import Any, Dict, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import data_utils
+from torch import Tensor, nn
+
+from .hypotheses import Results
+from .settings import SpecialTokens
+
+
+def replace_unknown_words(
+    results: Results, src_tokens: Tensor, special: SpecialTokens, source_dictionary: Any, target_dictionary: Any
+) -> None:
+    """Put the source's most attended known word in the place of each unknown word, in "tokens".
+
+    Sets "alignment" (T,) to the position of the most attended known word for every token, padding not counted.
+
+    Args:
+        src_tokens: (B, S).
+        source_dictionary: of the source; None: unknown words stay and are only aligned.
+        target_dictionary: of the summaries; it grows by replacements that it lacks.
+    """
+    for source, hypotheses in zip(src_tokens, results):
+        left_padding = int((source == special.pad).cumprod(0).sum())
+        for hypothesis in hypotheses:
+            position, is_known = _most_attended_word(hypothesis["attention"], source, special)
+            if source_dictionary is not None:
+                replaced = (hypothesis["tokens"] == special.unk) & is_known
+                words = _translate(source[position[replaced]], source_dictionary, target_dictionary)
+                hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(replaced, words)
+            hypothesis["alignment"] = (position - left_padding).clamp(min=0)
+
+
+def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
+    """For each token of a summary the position (T,) of the most attended known word, and whether (T,) it is one.
+
+    In a source (S,) without known words that is its first position.
+    """
+    is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
+    position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
+    return position, is_known[position]
+
+
+def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
+    """Ids (n,) of the source's dictionary -> of the target's, which grows by words that it lacks."""
+    if source_dictionary is target_dictionary:
+        return words
+    spelt = [source_dictionary[word] for word in words.tolist()]
+    return words.new_tensor([target_dictionary.add_symbol(word, n=0) for word in spelt])
+
+
+def add_copied_positions(results: Results, model: Any, net_input: Dict[str, Tensor], special: SpecialTokens) -> None:
+    """Set "copied_from" (T,): for each token its position in the source, or -1 if it was generated.
+
+    Reads the finished summaries once more with ``model``, which has a pointer.
+    """
+    hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
+    documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
+    tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)  # (n, T)
+    before = tokens.roll(1, dims=1)
+    before[:, 0] = special.eos
+    inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
+    logits, extra = model(**{**inputs, "prev_output_tokens": before})
+    positions = extra["pointer"].copied_from(logits, extra["vocabulary"].target_columns(tokens))  # (n, T)
+    for (_, hypothesis), copied_from in zip(hypotheses, positions):
+        hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
+
+
+def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
+    """Set "alignment" to fairseq's: pairs of positions for ``kind`` "hard", a row of weights per token for "soft"."""
+    extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
+    hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
+    texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)
+    for (source, hypothesis), text in zip(hypotheses, texts):
+        attention = hypothesis["attention"].transpose(0, 1)  # (T, S)
+        attention = nn.functional.pad(attention, (0, 0, 0, len(text) - len(attention)))
+        hypothesis["alignment"] = extract(attention.cpu(), source.cpu(), text.cpu(), special.pad, special.eos)

@@ -1,0 +1,38 @@
+"""What the tests of decoding share: models that are sure of something, batches, and comparisons with fairseq."""
+
+import itertools
+
+import torch
+from helpers import EOS, PAD, make_batch, make_model, make_task
+
+TASK = make_task()
+DICTIONARY = TASK.target_dictionary
+
+
+def sharpened(arch="etads", seed=1, task=TASK, **options):
+    """A random model that is sure of something, and now and then of the end."""
+    model = make_model(arch, task, share_all_embeddings=False, **options)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.normal_(std=0.5)
+        model.decoder.output_projection.weight[EOS] *= 1.5
+    return model
+
+
+def make_sample(documents, **options):
+    tokens = make_batch(documents, **options)
+    return {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}, "id": torch.arange(len(tokens))}
+
+
+def generate(cls, models, sample, options, seed=0, **arguments):
+    torch.manual_seed(seed)  # for sampling
+    options = {name: value() if name == "search_strategy" else value for name, value in options.items()}
+    return cls(models, DICTIONARY, **options).generate(models, sample, **arguments)
+
+
+def assert_same(got, want, rtol=1e-4, atol=1e-4):
+    assert [len(row) for row in got] == [len(row) for row in want]
+    for mine, other in zip(itertools.chain(*got), itertools.chain(*want)):
+        assert mine["tokens"].tolist() == other["tokens"].tolist()
+        for name in ("score", "positional_scores", "attention"):
+            torch.testing.assert_close(mine[name], other[name], rtol=rtol, atol=atol)

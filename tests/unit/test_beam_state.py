@@ -1,0 +1,62 @@
+"""BeamState and the selection of extensions: documents held once, the past without copies, the best of many words."""
+
+import math
+
+import pytest
+import torch
+from decoding import DICTIONARY, make_sample, sharpened
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.layers import beam_state
+from fairseq_etads.search.extensions import top_values
+
+
+def test_documents_are_held_once(monkeypatch, documents):
+    """What grows with the source has a row per document, and columns nobody descends from are dropped."""
+    sizes, columns = set(), []
+    begin = beam_state.BeamState.begin_step
+
+    def watch(state):
+        begin(state)
+        sizes.update(tensor.size(0) // state.documents for saved in state.memory.values() for tensor in saved.values())
+        columns.append(state.visible.size(2))
+
+    monkeypatch.setattr(beam_state.BeamState, "begin_step", watch)
+    SummaryGenerator([sharpened()], DICTIONARY, 10, min_len=60, max_len_b=60).generate(None, make_sample(documents))
+    assert sizes == {1}
+    assert max(columns) < 0.6 * 61 * 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_beams_past_is_the_ancestors_past(seed):
+    """Keys come back as if they had been copied at every change of places, also when documents leave."""
+    generator = torch.Generator().manual_seed(seed)
+    state, module, documents = beam_state.BeamState(3, torch.device("cpu")), torch.nn.Identity(), 3
+    history = torch.zeros(3, 1, 0, 2)
+    for step in range(3 * beam_state.COMPACTION_INTERVAL):
+        state.begin_step()
+        new = torch.randn(documents, 1, state.beam, 2, generator=generator)
+        keys, _ = state.remember(module, new, new)
+        history = torch.cat([history, new.transpose(1, 2)], dim=2)
+        for document in range(documents):
+            for beam in range(state.beam):
+                seen = keys[document, 0, state.visible[document, beam]]
+                assert sorted(seen.tolist()) == sorted(history[document, beam].tolist())
+        stay = torch.tensor([0, 2]) if step == 10 else None
+        documents = 2 if step >= 10 else 3
+        parents = torch.randint(0, state.beam, (documents, 4), generator=generator)
+        history = history if stay is None else history[stay]
+        history = history.gather(1, parents[:, :, None, None].expand(-1, -1, *history.shape[2:]))
+        state.reorder(parents, stay)
+
+
+def test_the_best_of_a_wide_distribution():
+    x = torch.randn(3, 4, 5003).round(decimals=3)
+    offset = torch.randn(3, 4, 1)
+    values, index = top_values(x, 20, offset)
+    want = (x + offset).flatten(1).topk(20).values
+    torch.testing.assert_close(values, want, rtol=0, atol=0)
+    torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
+    x[0] = -math.inf
+    x[0, 2, 5001] = 1.0
+    assert top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001

@@ -1,0 +1,85 @@
+"""N-gram blocking: no repeats, tokens that may repeat, forced words, and rows that would be left without a word."""
+
+import math
+
+import pytest
+import reference
+import torch
+from decoding import DICTIONARY, TASK, generate, make_sample, sharpened
+from helpers import EOS, make_dictionary, make_model
+from scripted import scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.blocking import NGramBlocker
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("ignored", [[], [2], [0, 3]])
+def test_a_loop_forbids_the_same_words(size, ignored):
+    """So few words that some rows use them up; some rows are exempt."""
+    generator = torch.Generator().manual_seed(size)
+    width, seen = 5, {"forbidden": 0, "kept whole": 0, "exempt": 0}
+    for length in range(12):
+        tokens = torch.randint(0, width, (40, length), generator=generator)
+        lprobs = torch.randn(40, width, generator=generator)
+        lprobs[:20, 4] = -math.inf  # forbidden already
+        exempt = torch.rand(40, generator=generator) < 0.2
+        got = lprobs.clone()
+        NGramBlocker(size, ignored)(tokens, got, exempt)
+        for said, before, after, is_exempt in zip(tokens.tolist(), lprobs, got, exempt.tolist()):
+            ngrams = [said[i : i + size] for i in range(length - size + 1)]
+            context = said[len(said) - size + 1 :]
+            forbidden = [
+                word for word in range(width) if [*context, word] in ngrams and not {*context, word} & set(ignored)
+            ]
+            want = before.clone()
+            if not is_exempt:
+                want[forbidden] = -math.inf
+            if want.max() == -math.inf:
+                want = before
+                seen["kept whole"] += 1
+            seen["forbidden"] += bool(forbidden)
+            seen["exempt"] += bool(forbidden) and is_exempt
+            assert torch.equal(after, want), (said, before, after)
+    assert seen["forbidden"] and seen["exempt"]
+    assert seen["kept whole"] or size > 1 or ignored
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("arch", ["etads", "scripted"])
+def test_blocking_leaves_no_repeats(arch, size, documents):
+    model = scripted_model(DICTIONARY, spread=4.0, end=-9.0, clock=0) if arch == "scripted" else make_model(arch, TASK)
+    options = {"beam_size": 4, "max_len_b": 30, "min_len": 20}
+    plain = generate(SummaryGenerator, [model], make_sample(documents), options)
+    blocked = generate(SummaryGenerator, [model], make_sample(documents), {**options, "no_repeat_ngram_size": size})
+    assert any(reference.repeats(h["tokens"].tolist(), size) for row in plain for h in row)
+    assert not any(reference.repeats(h["tokens"].tolist(), size) for row in blocked for h in row)
+
+
+def test_ignored_tokens_may_repeat():
+    model = make_model("etads_basic", TASK)  # says its last word again and again
+    sample = make_sample([[5, 6, 7]])
+    options = {"beam_size": 1, "max_len_b": 12, "min_len": 12, "no_repeat_ngram_size": 2}
+    word = generate(SummaryGenerator, [model], sample, {"max_len_b": 12, "min_len": 12})[0][0]["tokens"][0]
+    words = [DICTIONARY[int(word)]]
+    kept = generate(SummaryGenerator, [model], sample, {**options, "ngram_ignore_tokens": words})[0][0]["tokens"]
+    assert kept.tolist() == [int(word)] * 12 + [EOS]
+    blocked = generate(SummaryGenerator, [model], sample, options)[0][0]["tokens"]
+    assert not reference.repeats(blocked.tolist(), 2)
+
+
+def test_blocking_always_leaves_a_candidate():
+    """Three words and no leave to end: at last everything has been said."""
+    dictionary = make_dictionary(3)
+    model = scripted_model(dictionary, spread=1.0)
+    options = {"beam_size": 2, "max_len_b": 15, "min_len": 15, "no_repeat_ngram_size": 1}
+    for row in SummaryGenerator([model], dictionary, **options).generate(None, make_sample([[4, 5], [6]])):
+        assert len(row[0]["tokens"]) == 16 and torch.isfinite(row[0]["score"])
+        assert not reference.repeats(row[0]["tokens"].tolist()[:3], 1)
+
+
+def test_forced_words_are_not_blocked(documents):
+    prefix = torch.tensor([[7, 7, 7, 7]] * 5)
+    options = {"beam_size": 3, "max_len_b": 9, "no_repeat_ngram_size": 1}
+    for row in generate(SummaryGenerator, [sharpened()], make_sample(documents), options, prefix_tokens=prefix):
+        assert row[0]["tokens"][:4].tolist() == [7] * 4 and 7 not in row[0]["tokens"][4:].tolist()

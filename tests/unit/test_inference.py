@@ -1,0 +1,107 @@
+"""Copies for inference: training is not touched, number formats, and copies that follow the model."""
+
+import pytest
+import torch
+from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharpened
+from fairseq.sequence_generator import SequenceGenerator
+from helpers import make_batch, make_model
+from scripted import scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.models.transformer_options import PRESETS
+from fairseq_etads.search.inference import InferenceModel
+
+ARCHS = sorted(PRESETS)
+
+
+def test_training_is_not_touched(documents):
+    """Two steps with a generator built and used between them, and two without: the same parameters, with dropout."""
+    sample, previous = make_sample(documents), make_batch([[5, 6], [7], [8, 9], [10], [11]])
+
+    def train(between):
+        model = make_model("etads", TASK, dropout=0.3).train()
+        optimiser = torch.optim.Adam(model.parameters(), 0.01)
+        for step in range(2):
+            torch.manual_seed(step)
+            out, _ = model(**sample["net_input"], prev_output_tokens=previous)
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(out.flatten(0, 1), previous.flatten()).backward()
+            optimiser.step()
+            between(model)
+            assert all(module.training for module in model.modules())
+        return [*model.parameters(), *model.buffers()]
+
+    def use(model):
+        for infer_dtype in (None, "bf16", "int8"):
+            generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype=infer_dtype)
+            generator.generate([model], sample)
+
+    for got, want in zip(train(use), train(lambda model: None)):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_models_prepared_for_inference_generate(documents):
+    """fairseq's commands replace their train(), which then returns nothing."""
+    model = sharpened()
+    model.make_generation_fast_()
+    settings = {"beam_size": 3, "max_len_b": 8}
+    got = generate(SummaryGenerator, [model], make_sample(documents), settings)
+    assert_same(got, generate(SequenceGenerator, [sharpened()], make_sample(documents), settings))
+
+
+def test_models_of_fairseq_keep_their_mode_too(documents):
+    model = scripted_model(DICTIONARY).train()
+    SummaryGenerator([model], DICTIONARY, 3, max_len_b=5).generate([model], make_sample(documents))
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])
+def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
+    model, sample = sharpened(), make_sample(documents)
+    generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=9, infer_dtype=infer_dtype)
+    generator.generate(None, sample)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.neg_()
+    fresh = SummaryGenerator([model], DICTIONARY, 3, max_len_b=9, infer_dtype=infer_dtype)
+    assert_same(generator.generate(None, sample), fresh.generate(None, sample), rtol=0, atol=0)
+    model.load_state_dict(sharpened(seed=8).state_dict())
+    assert_same(generator.generate(None, sample), fresh.generate(None, sample), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_number_formats(arch, infer_dtype, error, documents):
+    """The same prefix, so that a narrow decision between two words does not set the formats apart."""
+    model = sharpened(arch)
+    prefix = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(0))
+    options = {"beam_size": 2, "exact_length": 8}
+    want = generate(SequenceGenerator, [model], make_sample(documents), {"beam_size": 2, "max_len_b": 8},
+                    prefix_tokens=prefix)  # fmt: skip
+    got = generate(
+        SummaryGenerator, [model], make_sample(documents), {**options, "infer_dtype": infer_dtype}, prefix_tokens=prefix
+    )
+    for mine, other in zip(got, want):
+        torch.testing.assert_close(
+            mine[0]["positional_scores"][:-1], other[0]["positional_scores"][:-1], rtol=error, atol=error
+        )
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_half_precision_models_generate_in_theirs(documents):
+    model = sharpened().to(torch.bfloat16)
+    for infer_dtype in (None, "fp32"):
+        results = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype=infer_dtype).generate(
+            None, make_sample(documents)
+        )
+        assert all(torch.isfinite(row[0]["score"]) for row in results)
+    assert InferenceModel(model).current().decoder.layers[0].fc1.weight.dtype == torch.bfloat16
+    assert InferenceModel(model, "fp32").current().decoder.layers[0].fc1.weight.dtype == torch.float32
+
+
+def test_without_packed_products_it_works_as_well(monkeypatch, documents):
+    monkeypatch.setattr("fairseq_etads.compat.can_pack_weights", lambda dtype: False)
+    settings = {"beam_size": 3, "max_len_b": 8}
+    want = generate(SequenceGenerator, [sharpened()], make_sample(documents), settings)
+    for infer_dtype in (None, "bf16"):
+        options = {**settings, "infer_dtype": infer_dtype}
+        assert_same(generate(SummaryGenerator, [sharpened()], make_sample(documents), options), want)

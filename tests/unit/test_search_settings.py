@@ -1,0 +1,162 @@
+"""The options of decoding: declared once, refused in words, and given by the task."""
+
+import inspect
+import math
+from dataclasses import fields, replace
+
+import pytest
+from decoding import DICTIONARY, generate, make_sample, sharpened
+from fairseq import search
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_scorer import SequenceScorer
+from helpers import make_task
+from scripted import scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.settings import SearchSettings
+
+
+class Options:
+    """What fairseq's commands hand to build_generator, in part."""
+
+    beam, score_reference, print_alignment = 3, False, None
+
+    def __init__(self, nbest=2):
+        self.nbest = nbest
+
+
+def test_fairseqs_arguments_are_where_fairseq_has_them():
+    theirs = inspect.signature(SequenceGenerator).parameters
+    ours = inspect.signature(SummaryGenerator).parameters
+    positional = [parameter for parameter in ours.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert [(p.name, p.default) for p in positional] == [(p.name, p.default) for p in theirs.values()]
+    settings = SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, 3, 0.5, 7, 30, 2, False, 0.9, 0.1).settings
+    assert (settings.beam_size, settings.max_len_a, settings.max_len_b, settings.max_len) == (3, 0.5, 7, 30)
+    assert (settings.min_len, settings.unk_penalty) == (2, 0.1)
+    assert settings.scoring == Scoring(normalize_scores=False, len_penalty=0.9)
+
+
+def test_an_argument_that_does_not_exist_is_refused_and_those_that_do_are_listed():
+    with pytest.raises(TypeError, match="SummaryGenerator has no argument converage_penalty, lenpen; choose") as error:
+        SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, converage_penalty=1.0, lenpen=2.0)
+    listed = str(error.value).partition("choose from ")[2].split(", ")
+    assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *SearchSettings.option_names()} - {
+        "options"
+    }
+
+
+def test_every_option_reaches_the_settings():
+    changed = {
+        "beam_size": 3, "max_len_a": 0.5, "max_len_b": 9, "max_len": 30, "min_len": 2, "unk_penalty": 0.3,
+        "temperature": 1.5, "match_source_len": True, "no_repeat_ngram_size": 3, "lm_weight": 0.2,
+        "tokens_to_suppress": ("w1",), "ngram_ignore_tokens": ("w2",), "exact_length": 4, "early_stopping": "fairseq",
+        "nbest": 2, "infer_dtype": "bf16", "keep_attention": False, "print_alignment": "hard", "allow_unk": True,
+        "replace_unk": True, "copied_positions": True, "normalize_scores": False, "len_penalty": 0.9,
+        "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5,
+        "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
+    }  # fmt: skip
+    assert set(changed) == set(SearchSettings.option_names())
+    models = [sharpened(pointer="soft")]
+    for name, value in changed.items():
+        needed = {"stepwise_coverage_penalty": {"coverage_penalty": 1.0}, "unk_penalty": {"allow_unk": True}}
+        settings = SummaryGenerator(models, DICTIONARY, **{**needed.get(name, {}), name: value}).settings
+        assert {**vars(settings), **vars(settings.scoring)}[name] == value, name
+
+
+def test_options_of_the_task_reach_the_settings():
+    """All that the command line has under the name of an argument; --replace-unknown has another name."""
+    changed = {
+        "coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
+        "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
+        "early_stopping": "fairseq", "infer_dtype": "bf16", "allow_unk": True,
+    }  # fmt: skip
+    on_command_line = {field.name for field in fields(SummarizationConfig)}
+    assert set(changed) == on_command_line & set(SearchSettings.option_names())
+    task = make_task(**changed, replace_unknown=True)
+    settings = task.build_generator([sharpened()], Options()).settings
+    found = {**vars(settings), **vars(settings.scoring)}
+    assert {name: found[name] for name in changed} == {**changed, "ngram_ignore_tokens": ("w1", "w2")}
+    assert settings.replace_unk
+    default = make_task().build_generator([sharpened()], Options(nbest=1)).settings
+    plain = SearchSettings(beam_size=3, keep_attention=False)
+    assert default == replace(plain, early_stopping="fairseq", max_len=default.max_len)
+
+
+def test_what_is_left_to_the_models():
+    """A pointer need not write unknown words; attention is kept where something is made of it."""
+    copying, plain = sharpened(pointer="soft"), sharpened()
+
+    def settings(*models, **options):
+        return SummaryGenerator(list(models), DICTIONARY, **options).settings
+
+    for model, options in ((plain, {}), (copying, {"allow_unk": True})):
+        assert settings(model, unk_penalty=0.5, **options).unk_penalty == 0.5
+    assert settings(plain, copying, unk_penalty=0.5).unk_penalty == math.inf
+    assert settings(plain, beam_size=1000).beam_size == len(DICTIONARY) - 1
+    assert settings(plain, scripted_model(DICTIONARY)).max_len == 60
+    assert settings(plain, max_len=7).max_len == 7
+    for needs_attention in ({"replace_unk": True}, {"print_alignment": "hard"}):
+        assert settings(plain, keep_attention=False, **needs_attention).keep_attention
+    assert not settings(plain, keep_attention=False).keep_attention
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible or fairseq'),
+        ({"beam_size": 0}, "--beam 0: choose 1 or more"),
+        ({"nbest": 0}, "--nbest 0: choose 1 or more"),
+        ({"exact_length": -1}, r"--exact-length -1: choose 0 or more \(0: off\)"),
+        ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
+        ({"copied_positions": True}, "copied_positions: none of the models has a pointer"),
+        ({"replace_unk": True, "print_alignment": "hard"}, "exclude one another"),
+        (
+            {"early_stopping": "admissible", "search_strategy": search.Sampling(DICTIONARY)},
+            "--early-stopping admissible goes with beam search only, not with Sampling",
+        ),
+        ({"temperature": 0.0}, "--temperature 0.0"),
+        ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1"),
+        ({"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}, r'--ngram-ignore-tokens "nowhere"'),
+        ({"exact_length": 101}, r"--exact-length 101: choose 0 \(off\) to 100"),
+        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16 or int8'),
+        ({"print_alignment": "firm"}, r'--print-alignment "firm": choose hard or soft'),
+        (
+            {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True,
+             "search_strategy": search.Sampling(DICTIONARY)},
+            "--stepwise-coverage-penalty goes with beam search only, not with Sampling",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused_in_words(options, message):
+    with pytest.raises(ValueError, match=message):
+        SummaryGenerator([sharpened()], DICTIONARY, **options)
+
+
+def test_options_that_do_not_fit_the_batch_are_refused_in_words(documents):
+    with pytest.raises(ValueError, match="--min-len 9 is more than the longest summary allowed here, 4"):
+        generate(SummaryGenerator, [sharpened()], make_sample(documents), {"min_len": 9, "max_len_b": 4})
+    with pytest.raises(ValueError, match="--infer-dtype bf16: only models of this project"):
+        SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, infer_dtype="bf16")
+    with pytest.raises(ValueError, match="--coverage-penalty: the model returns no attention"):
+        model = scripted_model(DICTIONARY)
+        forward = model.decoder.forward
+        model.decoder.forward = lambda *a, **k: (forward(*a, **k)[0], {"attn": [None]})
+        generate(SummaryGenerator, [model], make_sample(documents), {"coverage_penalty": 1.0})
+
+
+def test_the_task_builds_it():
+    task = make_task(coverage_penalty=1.0, length_penalty_type="wu", ngram_ignore_tokens="w1 w2", infer_dtype="bf16")
+    args = Options()
+    args.no_repeat_ngram_size, args.lenpen = 3, 0.9
+    generator = task.build_generator([sharpened()], args, extra_gen_cls_kwargs={"lm_model": None, "lm_weight": 1.0})
+    assert isinstance(generator, SummaryGenerator)
+    settings = generator.settings
+    assert settings.scoring.describe() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
+    assert settings.nbest == 2 and settings.no_repeat_ngram_size == 3 and settings.beam_size == 3
+    assert generator.special.may_repeat == (5, 6)
+    assert not settings.keep_attention
+    assert isinstance(task.build_generator([sharpened()], args, seq_gen_cls=SequenceGenerator), SequenceGenerator)
+    args.score_reference = True
+    assert isinstance(task.build_generator([sharpened()], args), SequenceScorer)
