@@ -270,6 +270,6 @@ def test_the_temperature_is_that_of_the_whole_mixture(kind, temperature):
             net_output = model(tokens, tokens.ne(PAD).sum(1), before)
             scores = model.get_normalized_probs(net_output, log_probs=True)
         scores = (scores / temperature).log_softmax(-1)
-        encoded = model.get_output_ids(tokens, target)
+        encoded = model.get_targets({"target": target}, net_output)
         expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
         torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)

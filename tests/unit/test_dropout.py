@@ -252,7 +252,7 @@ def test_grus_drop_between_layers(packed):
     gru = BidirectionalGRU(4, 16, layers=2, dropout=P)
     x, padding = torch.randn(50, 3, 4), torch.zeros(50, 3, dtype=torch.bool)
     if packed:
-        gru._both_ways = gru._packed  # what a GPU takes
+        gru._run_directions = gru._run_packed  # what a GPU takes
     with torch.no_grad():
         plain = gru.eval()(x, padding)[0]
         assert torch.equal(plain, gru(x, padding)[0])
