@@ -107,10 +107,12 @@ def beam_search(
     coverage_kind: str = "summary",
     stepwise: bool = False,
     block: int = 0,
+    history: Optional[List[Tuple[List[float], List[Tuple[float, float]]]]] = None,
 ) -> List[Tuple[List[int], float, float]]:
     """Beam search over one document that never stops early: (tokens, log P, score), best first.
 
-    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token.
+    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token. In
+    ``history`` each step leaves the scores of what has ended, and log P and coverage cost of what has not.
     """
     living: List[Tuple[List[int], float, List[float]]] = [([], 0.0, [])]
     finished = []
@@ -135,7 +137,30 @@ def beam_search(
                 finished.append(([*words, eos], log_prob, score))
             elif token != eos and len(living) < beam:
                 living.append(([*words, token], log_prob, coverage))
+        if history is not None:
+            costs = [coverage_penalty(coverage, weight, coverage_kind) if weight else 0.0 for _, _, coverage in living]
+            unfinished = [(log_prob, cost) for (_, log_prob, _), cost in zip(living, costs)]
+            history.append(([score for _, _, score in finished], unfinished))
     return sorted(finished, key=lambda hypothesis: -hypothesis[2])
+
+
+def best_possible_score(
+    log_prob: float,
+    cost: float,
+    lengths: Sequence[int],
+    alpha: float,
+    beta: float,
+    length_kind: str,
+    weight: float,
+    coverage_kind: str,
+    source_length: int,
+) -> float:
+    """The bound of docs/decoding.md: what an unfinished hypothesis can score that may end with one of ``lengths``."""
+    best = max(log_prob / length_penalty(length, alpha, beta, length_kind) for length in lengths)
+    if coverage_kind == "summary":
+        return best - cost
+    spent_evenly = [max(lengths) / source_length] * source_length
+    return best - coverage_penalty(spent_evenly, weight, "wu")
 
 
 def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:

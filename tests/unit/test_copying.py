@@ -254,3 +254,22 @@ def test_references_are_scored_as_the_criterion_does():
     for row in range(2):
         torch.testing.assert_close(scored[row][0]["positional_scores"], expected[row])
         assert torch.equal(scored[row][0]["tokens"], target[row]), "words, not slots"
+
+
+@pytest.mark.parametrize("kind", ["soft", "switch"])
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_the_temperature_is_that_of_the_whole_mixture(kind, temperature):
+    """Copied words included: log P(w) / T, normalised again."""
+    task = make_task(tail=TAIL)
+    model = copying(task, logit=0.5, kind=kind)
+    for document, found in zip(DOCUMENTS, summarise(task, [model], DOCUMENTS, beam=1, temperature=temperature)):
+        tokens, target = make_batch([document]), found[0]["tokens"][None]
+        before = target.roll(1, 1)
+        before[:, 0] = EOS
+        with torch.no_grad():
+            net_output = model(tokens, tokens.ne(PAD).sum(1), before)
+            scores = model.get_normalized_probs(net_output, log_probs=True)
+        scores = (scores / temperature).log_softmax(-1)
+        encoded = model.get_targets({"target": target}, net_output)
+        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
+        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)

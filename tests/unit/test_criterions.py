@@ -9,6 +9,7 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
 from helpers import EOS, PAD, make_batch, make_model, make_task
+from recurrent import recurrent, recurrent_task
 
 from fairseq_etads.criterions import NonFiniteLossError, SummarizationNLL, coverage_loss
 
@@ -185,7 +186,21 @@ def test_logs_add_up_over_workers_whatever_the_split():
         assert split[name] == pytest.approx(value, abs=2e-3), name
     assert 0 < whole["p_gen"] < 1 and 0 < whole["copied"] < 1
     assert whole["nll_per_summary"] == pytest.approx(whole["nll_loss"] * make_sample()["ntokens"] / 4, rel=1e-2)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_logs_may_be_summed_before_they_are_reduced(pointer):
+    """As fairseq sums them over workers if the criterion says so: one tensor a name is quicker to send."""
+    model, ours = build(pointer, coverage_loss=1.0)
+    outputs = [ours(model, make_sample([d], [s]))[2] for d, s in zip(DOCUMENTS, SUMMARIES)]
     assert SummarizationNLL.logging_outputs_can_be_summed()
+    results = []
+    for given in (outputs, [{name: sum(output[name] for output in outputs) for name in outputs[0]}]):
+        metrics.reset()
+        with metrics.aggregate() as values:
+            SummarizationNLL.reduce_metrics(given)
+        results.append(values.get_smoothed_values())
+    assert results[1] == pytest.approx(results[0], abs=2e-3)
 
 
 def test_sentences_can_be_averaged():
@@ -234,3 +249,40 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
     task.train_step(make_sample(), model, ours, optimizer, update_num=23)
     assert ours._updates == 23
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_smoothing_beside_the_large_vocabulary_trick_is_over_the_words_on_the_list(pointer, training):
+    """In evaluation each document has its own list; beside a switch only what is generated is smoothed."""
+    task = recurrent_task()
+    model = recurrent("gru_seq2seq", task, pointer=pointer, large_vocabulary_trick=9).train(training)
+    documents, summaries = [[5, 45, 6, 40], [30, 31, 5], [46, 4]], [[45, 40, 20], [31], [46, 8]]
+    sample = make_sample(documents, summaries)
+    smoothing = 0.1
+    loss = criterion(task, label_smoothing=smoothing)(model, sample)[0]
+    net_output = model(**sample["net_input"])
+    head, target = net_output[1].get("pointer"), model.get_targets(sample, net_output)
+    if pointer == "switch":
+        decision = head.gate
+        head.gate = torch.full_like(decision, 1e4)  # generating only: what is smoothed
+    scores = model.get_normalized_probs(net_output, log_probs=True).double()
+    total, sizes = 0.0, set()
+    for row in range(len(documents)):
+        for step in range(len(summaries[row]) + 1):
+            word = target[row, step].item()
+            if pointer == "switch":
+                sign = -1 if word >= 44 else 1
+                total -= torch.nn.functional.logsigmoid(sign * decision[row, step]).item()
+            if pointer == "switch" and word >= 44:
+                place = (sample["net_input"]["src_tokens"][row] == sample["target"][row, step]).nonzero()[0, 0]
+                total -= head.log_copy[row, step, place].item()
+                continue
+            if scores[row, step, word] < -1000:  # not on the list
+                word = 3
+            possible = [w for w in range(scores.shape[2]) if w not in (0, PAD) and scores[row, step, w] > -1000]
+            smooth = -sum(scores[row, step, w].item() for w in possible) / len(possible)
+            sizes.add(len(possible))
+            total += -(1 - smoothing) * scores[row, step, word].item() + smoothing * smooth
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+    assert max(sizes) < 20, "lists of nine words and the documents' own"

@@ -268,13 +268,31 @@ def test_a_model_does_not_look_past_its_vocabulary():
     torch.testing.assert_close(log_probs(long, one, [[50, 7]]), log_probs(short, unknown, [[3, 7]]), rtol=0, atol=0)
 
 
-def test_copied_words_tell_where_they_come_from():
+@pytest.mark.parametrize("most", [1, 3])
+def test_copied_words_tell_where_they_come_from(most):
+    """Of a word that occurs twice it is the place with more attention; nowhere, if the word is not in the document."""
     model = pointer_model()
     set_gate(model, -1e4)
-    tokens = make_batch([[5, 50, 6, 50]])
-    logits, extra = run(model, tokens, [[50, 6, 12]])
-    positions = extra["pointer"].copied_from(logits, extra["pointer"].vocab.encode(torch.tensor([[50, 6, 12, EOS]])))
-    assert positions[0, 0] in (1, 3) and positions[0, 1:].tolist() == [2, -1, -1]
+    logits, extra = run(model, make_batch([[5, 50, 6, 50]]), [[50, 6, 12]])
+    pointer = extra["pointer"]
+    attention = torch.full((1, 4, 5), 0.2)
+    attention[:, :, most], attention[:, :, 4] = 0.4, 0.0
+    pointer.log_copy = attention.log()
+    targets = pointer.vocab.encode(torch.tensor([[50, 6, 12, EOS]]))
+    assert pointer.copied_from(logits, targets).tolist() == [[most, 2, -1, -1]]
+
+
+def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
+    model = pointer_model()
+    logits, extra = run(model, make_batch([[5, 50, 6]]), [[5, 50]])
+    pointer = extra["pointer"]
+    targets = pointer.vocab.encode(torch.tensor([[5, 50, 5]]))
+    # where both parts of P(5) are equal: p_gen P_vocab = (1 - p_gen) a
+    balance = pointer.log_copy[:, :, 0] - logits.log_softmax(-1)[:, :, 5]
+    for nudge, generated in ((0.02, True), (-0.02, False)):
+        pointer.gate = balance + nudge
+        expected = [-1, 1, -1] if generated else [0, 1, 0]
+        assert pointer.copied_from(logits, targets)[0].tolist() == expected, "50 can only be copied"
 
 
 def test_adaptive_softmax_is_refused_in_words():

@@ -117,6 +117,8 @@ def test_sorting_within_some_batches():
     assert (order_of(20, epoch=1)[1] == order).all(), "the same when training resumes"
     other = order_of(20, epoch=2)[1]
     assert set(other[:20]) != set(order[:20]), "other documents come together in the next epoch"
+    seeded = order_of(20, epoch=1, seed=4)[1]
+    assert set(seeded[:20]) != set(order[:20]), "--seed decides"
 
 
 def test_without_the_option_or_without_shuffling_the_order_is_fairseqs():

@@ -5,7 +5,8 @@ import logging
 import numpy as np
 import pytest
 import torch
-from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+from fairseq.data import indexed_dataset
+from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
 from fairseq_etads.data.pairs import SummarizationDataset, truncate
 from fairseq_etads.options import SummarizationConfig
@@ -210,3 +211,38 @@ def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, ta
     else:
         task._check_unknown(split, documents)
         assert ("cannot be copied" in caplog.text) == (outcome == "warned")
+
+
+def load_unknown(directory, documents, pointer="soft"):
+    """The split "train" of these documents (ids without the end symbol) for a model with that pointer."""
+    for side in ("source", "target"):
+        prefix = str(directory / f"train.source-target.{side}")
+        builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=44)
+        for document in documents:
+            builder.add_item(torch.IntTensor([*document, EOS]))
+        builder.finalize(f"{prefix}.idx")
+    task = make_task(data=str(directory), source_lang="source", target_lang="target", batch_size=None)
+    task.build_model(model_config("etads", pointer=pointer, **SMALL))
+    task.load_dataset("train")
+    return task
+
+
+@pytest.mark.parametrize("unknown,refused", [(2, False), (3, True)])
+def test_a_pointers_training_data_may_have_two_unknown_words_in_a_thousand(unknown, refused, tmp_path, caplog):
+    documents = [[5] * 498 + [3], [5] * (501 - unknown) + [3] * (unknown - 1)]  # and two end symbols: 1,001 words
+    if refused:
+        with pytest.raises(ValueError, match=r"3 of the first 1,001 words of train's documents are <unk>"):
+            load_unknown(tmp_path, documents)
+    else:
+        load_unknown(tmp_path, documents)
+        assert "2 of the first 1,001 words of train's documents are <unk>, which cannot be copied" in caplog.text
+    caplog.clear()
+    load_unknown(tmp_path, documents, pointer="none")
+    assert "<unk>" not in caplog.text
+
+
+@pytest.mark.parametrize("place,told", [(1999, True), (2000, False)])
+def test_unknown_words_are_looked_for_in_the_first_two_thousand_documents(place, told, tmp_path, caplog):
+    documents = [[5]] * place + [[3]] + [[5]] * (2001 - place)
+    load_unknown(tmp_path, documents)
+    assert ("are <unk>" in caplog.text) == told

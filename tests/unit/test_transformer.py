@@ -211,9 +211,28 @@ def test_activation_checkpointing_changes_nothing(documents):
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
 
 
-def test_layer_drop_keeps_the_mechanisms(documents):
-    model = make_model("etads", encoder_layerdrop=0.5, decoder_layerdrop=0.5)
-    assert torch.isfinite(decode(model.train(), make_batch(documents), make_batch(SUMMARIES))).all()
+def test_layer_drop_skips_layers_in_training_and_keeps_their_mechanisms(documents):
+    """In evaluation it is the model without; in training each layer, with its mechanism, takes part in half of all
+    passes."""
+    sizes = {"encoder_layers": 3, "decoder_layers": 3}
+    whole, model = (
+        make_model("etads", **sizes),
+        make_model("etads", **sizes, encoder_layerdrop=0.5, decoder_layerdrop=0.5),
+    )
+    model.load_state_dict(whole.state_dict(), strict=True)
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    torch.testing.assert_close(decode(model, tokens, previous), decode(whole, tokens, previous), rtol=0, atol=0)
+    counts = {}
+    for name, module in model.named_modules():
+        if isinstance(module, (FocusAttention, BridgeAttention)):
+            counts[name] = 0
+            module.register_forward_hook(lambda *_, name=name: counts.update({name: counts[name] + 1}))
+    model.train()
+    torch.manual_seed(0)
+    for _ in range(100):
+        decode(model, tokens[:1], previous[:1])
+    assert len(counts) == 6 and all(25 <= count <= 75 for count in counts.values()), counts
+    assert all(layer.encoder_attn.gate_q_proj is not None for layer in model.decoder.layers.eval())
 
 
 def test_a_document_of_the_maximum_length_and_one_of_a_single_token():
@@ -314,3 +333,17 @@ def test_weights_of_another_dictionary_are_refused_in_words():
     state["encoder.embed_tokens.weight"] = torch.zeros(10, SMALL["encoder_embed_dim"])
     with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.*10.*DATA"):
         model.load_state_dict(state)
+
+
+def test_the_gate_begins_with_small_weights():
+    """Xavier's deviation over the root of 2, as fairseq's own projections; that of unit states' logits is then 4."""
+    torch.manual_seed(0)
+    attention = BridgeAttention(512, 8, saliency=True, kdim=512, vdim=512)
+    logits = []
+    for layer in (attention.gate_q_proj, attention.gate_k_proj):
+        weight = layer.weight.detach()
+        assert weight.std().item() == pytest.approx((2 / (512 + 512)) ** 0.5 / 2**0.5, rel=0.01)
+        assert weight.abs().max().item() <= (6 / (512 + 512)) ** 0.5 / 2**0.5
+        logits.append((torch.randn(2000, 512) @ weight.T).view(2000, 8, 64))
+    deviation = (logits[0] * logits[1]).sum(-1).std().item()
+    assert deviation == pytest.approx(4, rel=0.1)

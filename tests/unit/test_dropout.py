@@ -1,0 +1,275 @@
+"""Dropout in every place that has it: in training, not in evaluation, and in inference where --retain-dropout asks.
+
+Attention weights are made visible: with queries of 0 the weights are equal, with the identity as values an attention's
+output is its weights as they are after dropout.
+"""
+
+import pytest
+import torch
+from fairseq.modules import MultiheadAttention
+from helpers import PAD, SMALL, make_batch, make_model, make_task
+from recurrent import inputs, recurrent
+
+from fairseq_etads.attention import focus_attention, saliency_attention
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.layers.aggregation import Aggregation
+from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention, SummaryAttention
+from fairseq_etads.models.rnn_encoder import BidirectionalGRU
+
+P, WIDTH, ROWS = 0.3, 16, 40
+
+
+def assert_dropped(after, before, p=P):
+    """Of the values that are not 0 a share of about p became 0, and all others grew by 1 / (1 - p)."""
+    before = before.expand_as(after)
+    there = before != 0
+    gone = (after == 0) & there
+    share = gone.sum().item() / there.sum().item()
+    deviations = abs(share - p) * (there.sum().item() / (p * (1 - p))) ** 0.5
+    assert deviations < 5, f"{share:.3f} of {there.sum()} values are 0, and {p} should be"
+    torch.testing.assert_close(after[there & ~gone], (before / (1 - p))[there & ~gone])
+
+
+def identity(attention):
+    """Equal weights, and values and output as they come."""
+    with torch.no_grad():
+        for name, parameter in attention.named_parameters():
+            parameter.zero_()
+            if name in ("v_proj.weight", "out_proj.weight"):
+                parameter.copy_(torch.eye(WIDTH))
+    return attention
+
+
+def one_hot(rows):
+    """(S, rows, S): at each place another unit vector, so that values tell where they come from."""
+    return torch.eye(WIDTH)[:, None].expand(-1, rows, -1)
+
+
+def bridge(saliency, **arguments):
+    attention = identity(BridgeAttention(WIDTH, 1, saliency, kdim=WIDTH, vdim=WIDTH, dropout=P))
+    query, memory = torch.zeros(3, ROWS, WIDTH), one_hot(ROWS)
+    return attention, lambda: attention(query, memory, **arguments)[0]
+
+
+def bridge_stepwise(saliency):
+    attention = identity(BridgeAttention(WIDTH, 1, saliency, kdim=WIDTH, vdim=WIDTH, dropout=P))
+    query, memory = torch.zeros(1, 3 * ROWS, WIDTH), one_hot(ROWS)
+    state = BeamState(ROWS, memory.device)
+    return attention, lambda: attention(query, memory, incremental_state=state)[0]
+
+
+def summary(stepwise):
+    attention = identity(SummaryAttention(WIDTH, 1, dropout=P, self_attention=True))
+
+    def attend():
+        x = one_hot(ROWS)
+        if not stepwise:
+            return attention(x, x, x, need_weights=False)[0]
+        state = BeamState(ROWS, x.device)
+        for step in range(WIDTH):
+            state.begin_step()
+            out, _ = attention(x[step : step + 1], None, None, incremental_state=state)
+        return out
+
+    return attention, attend
+
+
+def focus():
+    attention = identity(FocusAttention(WIDTH, 1, dropout=P))
+    return attention, lambda: attention(one_hot(ROWS))[0]
+
+
+ATTENTIONS = {
+    "focus": focus,
+    "bridge, with weights": lambda: bridge(False),
+    "bridge, fused": lambda: bridge(False, need_weights=False),
+    "bridge, each head's weights": lambda: bridge(False, need_head_weights=True),
+    "bridge, step by step": lambda: bridge_stepwise(False),
+    "gated bridge": lambda: bridge(True),
+    "gated bridge, without weights": lambda: bridge(True, need_weights=False),
+    "gated bridge, step by step": lambda: bridge_stepwise(True),
+    "summary": lambda: summary(False),
+    "summary, step by step": lambda: summary(True),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_drops_weights_in_training_and_where_dropout_is_retained(name):
+    attention, attend = ATTENTIONS[name]()
+    with torch.no_grad():
+        torch.manual_seed(0)
+        attention.eval()
+        plain = attend()
+        torch.testing.assert_close(attend(), plain, rtol=0, atol=0)
+        attention.train()
+        assert_dropped(attend(), plain)
+        attention.eval()
+        attention.dropout_module.make_generation_fast_("", retain_dropout=True)
+        assert_dropped(attend(), plain)
+
+
+@pytest.mark.parametrize("saliency", [False, True])
+def test_the_weights_that_an_attention_returns_are_not_dropped(saliency):
+    """Coverage and pointers want a distribution."""
+    attention, _ = bridge(saliency)
+    weights = attention.train()(torch.zeros(3, ROWS, WIDTH), one_hot(ROWS))[1]
+    torch.testing.assert_close(weights, torch.full((ROWS, 3, WIDTH), 1 / WIDTH))
+
+
+def test_the_functions_drop_weights():
+    v = torch.eye(WIDTH).expand(ROWS, 3, -1, -1)
+    generator = torch.Generator().manual_seed(1)
+    q, k, gate = (torch.randn(v.shape, generator=generator) for _ in range(3))
+    position = torch.full(v.shape[:3], 8.0)
+    for function in (
+        lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p),
+        lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p, need_weights=True)[0],
+        lambda p: focus_attention(q, k, v, position, position, dropout_p=p),
+    ):
+        torch.manual_seed(0)
+        assert_dropped(function(0.6), function(0.0), 0.6)
+
+
+@pytest.mark.parametrize("kind,layers", [("proj", 1), ("attn", 2)])
+def test_aggregation_drops_attention_weights(kind, layers):
+    module = Aggregation(WIDTH, 1, kind, layers, dropout=P).train()
+    for attention in module.attentions:
+        identity(attention)
+    states = one_hot(ROWS)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        assert_dropped(module([states] * layers, states), torch.full((1,), 1 / WIDTH))
+        plain = module.eval()([states] * layers, states)
+    torch.testing.assert_close(plain, torch.full_like(plain, 1 / WIDTH))
+
+
+@pytest.mark.parametrize("aggregation", [{}, {"aggregation": "proj"}, {"aggregation": "attn"}], ids=str)
+@pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
+def test_the_option_reaches_every_attention(arch, aggregation):
+    """--attention-dropout alone, and --dropout does not stand in for it."""
+    model = make_model(arch, **aggregation, attention_dropout=0.25, dropout=0.125)
+    attentions = [module for module in model.modules() if isinstance(module, MultiheadAttention)]
+    assert len(attentions) == 2 + 2 * 2 + bool(aggregation)  # encoder, both of the decoder, aggregation
+    assert {attention.dropout_module.p for attention in attentions} == {0.25}
+
+
+def forward(model, tokens, previous, seed):
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        return model(tokens, tokens.ne(PAD).sum(1), previous)[0]
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("arch", ["etads", "etads_basic"])
+def test_models_drop_in_training_and_not_in_evaluation(arch, option, documents):
+    model = make_model(arch, **{**SMALL, option: 0.3})
+    tokens, previous = make_batch(documents), make_batch([[5, 6, 7]] * len(documents))
+    model.train()
+    assert not torch.allclose(*(forward(model, tokens, previous, seed) for seed in (0, 1)), atol=1e-3)
+    model.eval()
+    plain = make_model(arch)
+    plain.load_state_dict(model.state_dict())
+    for seed in (0, 1):
+        found = forward(model, tokens, previous, seed)
+        torch.testing.assert_close(found, forward(plain, tokens, previous, 0), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout"])
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_search_drops_where_dropout_is_retained(option, retain, documents):
+    """Also in the copies that search: other seeds, other scores; an ensemble of one model's chances."""
+    task = make_task()
+    model = make_model("etads", task, **{**SMALL, option: 0.3})
+    model.make_generation_fast_(**({"retain_dropout": True} if retain else {}))
+    tokens = make_batch(documents)
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    generator = SummaryGenerator([model], task.target_dictionary, 2, exact_length=4)
+    scores = []
+    for seed in (0, 1, 1):
+        torch.manual_seed(seed)
+        scores.append([hypotheses[0]["score"].item() for hypotheses in generator.generate(None, sample)])
+    assert scores[1] == scores[2]
+    assert (scores[0] != scores[1]) == retain
+
+
+def watched(module, which):
+    """What a module is given (which "in") or gives ("out") from now on, in a list."""
+    seen = []
+    if which == "in":
+        module.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].detach().clone()))
+    else:
+        module.register_forward_hook(lambda _, __, out: seen.append(out.detach().clone()))
+    return seen
+
+
+def test_the_recurrent_decoder_drops_words_and_readouts():
+    """In front of everything that reads the words: attention's query, the cell, the readout."""
+    model = recurrent("pg_coverage", dropout=P, encoder_embed_dim=64).train()
+    decoder = model.decoder
+    words, queries = watched(decoder.embed_tokens, "out"), watched(decoder.attention.from_word, "in")
+    cell, features = watched(decoder.cell, "in"), watched(decoder.readout, "in")
+    readouts, logits = watched(decoder.readout, "out"), watched(decoder.output_projection, "in")
+    tokens = make_batch([list(range(4, 12))] * 20)
+    previous = torch.randint(4, 40, (20, 6), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    model(**inputs(model, tokens), prev_output_tokens=previous)
+    assert_dropped(queries[0], words[-1])  # the encoder reads the same table
+    assert torch.equal(torch.stack(cell, 1)[..., :64], queries[0]), "one mask for all that read a word"
+    hidden = features[0].shape[2] - 64 - 2 * model.encoder.gru.rnn.hidden_size
+    assert torch.equal(features[0][..., hidden : hidden + 64], queries[0])
+    assert_dropped(logits[0], readouts[0].tanh())
+    assert (features[0][..., :hidden] != 0).all(), "states themselves are not dropped"
+
+    model.eval()
+    model(**inputs(model, tokens), prev_output_tokens=previous)
+    assert torch.equal(queries[1], words[-1]) and torch.equal(logits[1], readouts[1].tanh())
+
+
+@pytest.mark.parametrize("arch", ["pg_coverage", "feats_lvt2k"])
+def test_the_recurrent_encoder_drops_words_factors_and_states(arch):
+    model = recurrent(arch, dropout=P).train()
+    encoder = model.encoder
+    tables = [encoder.embed_tokens, *encoder.factors.values()]
+    embedded, read, states = [watched(table, "out") for table in tables], watched(encoder.gru, "in"), []
+    encoder.gru.register_forward_hook(lambda _, __, out: states.append(out[0].detach()))
+    tokens = make_batch([list(range(4, 12))] * 40)
+    torch.manual_seed(0)
+    out = encoder(**inputs(model, tokens))
+    assert_dropped(read[0], torch.cat([values[0] for values in embedded], dim=2))
+    assert_dropped(out["encoder_out"][0].detach(), states[0])
+    torch.testing.assert_close(out["keys"][0], encoder.keys(out["encoder_out"][0]))
+
+    model.eval()
+    out = encoder(**inputs(model, tokens))
+    assert torch.equal(read[1], torch.cat([values[1] for values in embedded], dim=2))
+    assert torch.equal(out["encoder_out"][0].detach(), states[1])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_grus_drop_between_layers(packed):
+    """A second layer whose new state is a small multiple of its input shows which of the first layer's values are 0."""
+    gru = BidirectionalGRU(4, 16, layers=2, dropout=P)
+    x, padding = torch.randn(50, 3, 4), torch.zeros(50, 3, dtype=torch.bool)
+    if packed:
+        gru._run_directions = gru._run_packed  # what a GPU takes
+    with torch.no_grad():
+        plain = gru.eval()(x, padding)[0]
+        assert torch.equal(plain, gru(x, padding)[0])
+        first, second = (gru.train()(x, padding)[0] for _ in range(2))
+        assert not torch.allclose(first, second, atol=1e-3) and not torch.allclose(first, plain, atol=1e-3)
+        for name, parameter in gru.rnn.named_parameters():
+            if "l1" in name:
+                parameter.zero_()
+        rows = torch.arange(32, 48)  # of the new state: torch's order is reset, update, new
+        gru.rnn.weight_ih_l1[rows, :16] = torch.eye(16) * 1e-2
+        gru.rnn.weight_ih_l1_reverse[rows, 16:] = torch.eye(16) * 1e-2
+        dropped, whole = gru.train()(x, padding)[0][:, 0, :16], gru.eval()(x, padding)[0][:, 0, :16]
+    share = dropped.eq(0).float().mean().item()
+    assert abs(share - P) < 5 * (P * (1 - P) / dropped.numel()) ** 0.5
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], whole[kept] / (1 - P), rtol=1e-3, atol=1e-6)
+
+    single = BidirectionalGRU(4, 16, layers=1, dropout=P).train()
+    with torch.no_grad():
+        torch.testing.assert_close(single(x, padding), single(x, padding), rtol=0, atol=0)

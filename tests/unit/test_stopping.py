@@ -1,0 +1,111 @@
+"""When a search may end a document: not before it is decided, and then at once; counted against a slow search."""
+
+import itertools
+import math
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, make_batch, make_task
+from scripted import scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.penalties import Scoring
+
+DICTIONARY = make_task().target_dictionary
+BEAM, LONGEST, WEIGHT = 4, 9, 0.3
+DOCUMENTS = [[5, 6, 7], list(range(4, 34)), [9] * 12]
+
+
+def slow_search(model, document, **options):
+    """Hypotheses of the oracle that looks at all steps, and what each step left."""
+    source, history = make_batch([document]), []
+
+    def predict(words):
+        with torch.no_grad():
+            out, extra = model(source, source.ne(PAD).sum(1), torch.tensor([[EOS, *words]]))
+        return out[0, -1].double().log_softmax(-1).tolist(), extra["attn"][0][0, -1].double().tolist()
+
+    found = reference.beam_search(
+        predict, beam=BEAM, longest=LONGEST, eos=EOS, pad=PAD, weight=WEIGHT, history=history, **options
+    )
+    return found, history
+
+
+def steps_needed(history, nbest, source_length, **scoring):
+    """The first step after which nothing unfinished can become one of the n best; all if that never happens."""
+    for step, (finished, unfinished) in enumerate(history):
+        lengths = range(step + 2, LONGEST + 2)
+        if len(finished) >= nbest and lengths:
+            wanted = sorted(finished)[-nbest]
+            bounds = [
+                reference.best_possible_score(
+                    log_prob, cost, lengths, weight=WEIGHT, source_length=source_length, **scoring
+                )
+                for log_prob, cost in unfinished
+            ]
+            if wanted >= max(bounds):
+                return step + 1
+    return len(history)
+
+
+@pytest.mark.parametrize("nbest", [1, 3])
+@pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
+@pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
+def test_admissible_stopping_ends_a_document_as_soon_as_it_is_decided(
+    monkeypatch, coverage_kind, length_kind, alpha, nbest
+):
+    calls, counts = [], []
+    for seed, end, document in itertools.product(range(4), (2.0, 6.0), DOCUMENTS):
+        model = scripted_model(DICTIONARY, seed, end=end)
+        scoring = {"alpha": alpha, "length_kind": length_kind, "coverage_kind": coverage_kind}
+        want, history = slow_search(model, document, **scoring)
+        forward = model.decoder.forward
+        monkeypatch.setattr(model.decoder, "forward", lambda *a, f=forward, **k: calls.append(1) or f(*a, **k))
+        calls.clear()
+        tokens = make_batch([document])
+        generator = SummaryGenerator(
+            [model], DICTIONARY, BEAM, max_len_b=LONGEST, len_penalty=alpha, length_penalty_type=length_kind,
+            coverage_penalty=WEIGHT, coverage_penalty_type=coverage_kind, nbest=nbest, early_stopping="admissible",
+        )  # fmt: skip
+        got = generator.generate(None, {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}})
+        for mine, (words, _, score) in zip(got[0][:nbest], want[:nbest]):
+            assert mine["tokens"].tolist() == words, "stopped too early"
+            assert mine["score"].item() == pytest.approx(score, abs=2e-4)
+        needed = steps_needed(history, nbest, len(document) + 1, beta=5.0, **scoring)
+        counts.append((len(calls), needed))
+    assert [took for took, _ in counts] == [needed for _, needed in counts]
+    assert min(needed for _, needed in counts) <= LONGEST, "nothing is decided early: nothing is shown"
+
+
+@pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
+@pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
+def test_the_bound_is_reached_by_the_luckiest_continuation(coverage_kind, length_kind, alpha):
+    """All words to come are certain; their attention costs nothing more (summary), or is spread as evenly as can be."""
+    scoring = Scoring(
+        len_penalty=alpha, length_penalty_type=length_kind, coverage_penalty=WEIGHT, coverage_penalty_type=coverage_kind
+    )
+    shortest, longest, source = 4, 9, 30
+    log_probs = torch.tensor([[-3.0, -0.5, -7.0]])
+    coverage = torch.zeros(1, 3, source)
+    coverage[:, 0, 0], coverage[:, 1, 5], coverage[:, 2, :3] = 2.5, 3.0, 1.0
+    cost = scoring.coverage_cost(coverage, None)
+    if coverage_kind == "wu":
+        cost = scoring.coverage_cost(torch.full_like(coverage, longest / source), None)
+    scores = [scoring.final(log_probs, length, cost) for length in range(shortest, longest + 1)]
+    bound = scoring.bound(log_probs, shortest, longest, cost, torch.tensor([source]))
+    torch.testing.assert_close(bound, torch.stack(scores).amax(0))
+
+
+def test_a_short_source_can_be_covered_for_nothing():
+    scoring = Scoring(len_penalty=0.0, coverage_penalty=1.0, coverage_penalty_type="wu")
+    log_probs = torch.tensor([[-1.0], [-2.0]])
+    bound = scoring.bound(log_probs, 2, 10, torch.full((2, 1), 50.0), torch.tensor([10, 20]))
+    torch.testing.assert_close(bound, log_probs - torch.tensor([[0.0], [20 * math.log(2)]]))
+
+
+def test_the_bound_allows_for_every_step_to_gain():
+    """A negative --unkpen rewards each unknown word: here half a point in each of the six steps from 5 to 10."""
+    scoring = Scoring(len_penalty=0.0)
+    bound = scoring.bound(torch.tensor([[-1.0]]), 5, 10, None, None, gain=0.5)
+    assert bound.item() == pytest.approx(-1 + 6 * 0.5)
