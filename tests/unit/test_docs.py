@@ -1,0 +1,153 @@
+"""README.md and docs/ name only files, links, options and commands that exist."""
+
+import argparse
+import importlib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from fairseq import options, registry
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from fairseq_etads.options import SummarizationConfig
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
+"""Where the paths in the pages may begin, besides the folders that the same line names."""
+OF_OTHERS = {"--no-build-isolation"}
+"""Options of commands that are not this project's or fairseq's: pip's."""
+
+_FENCED = re.compile(r"^```.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"(?<=\n\n)(?:^ {4}.*\n)+", re.MULTILINE)
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FILE = re.compile(
+    r"(?:[\w.-]+/)*[\w-]+\.(?:py|sh)|(?:scripts|tests|docs|benchmarks|preprocess|fairseq_etads)/[\w./-]*"
+)
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b(?!-?…)")
+_COMMAND = re.compile(r"(?:scripts/|etads-|fairseq-|pip |git )")
+
+
+def blocks(text):
+    """The code blocks of a page, with continued lines joined."""
+    found = [*_FENCED.findall(text), *_INDENTED.findall(_FENCED.sub("", text))]
+    return [re.sub(r"\\\n\s*", " ", block) for block in found]
+
+
+def spans(text):
+    """The code between backticks, outside of code blocks."""
+    return [" ".join(code.split()) for _, code in _SPAN.findall(_FENCED.sub("", text))]
+
+
+def commands_of(text):
+    """The commands of a page: the lines of its blocks of shell, and code spans that call a command of the project."""
+    shell = [block for block in blocks(text) if re.search(rf"^\s*{_COMMAND.pattern}", block, re.MULTILINE)]
+    lines = [re.sub(r"(^|\s)#.*", "", line).strip() for block in shell for line in block.splitlines()]
+    lines += [code for code in spans(text) if re.match(r"(?:etads-|scripts/)\S+ ", code)]
+    return [part for line in lines if line for part in re.split(r" && | \| ", line)]
+
+
+class _ParserFoundError(Exception):
+    pass
+
+
+def parser_of(main):
+    """The argument parser of a command, caught when the command begins to parse its arguments."""
+
+    def catch(self, *_, **__):
+        raise _ParserFoundError(self)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(_ParserFoundError) as found:
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", catch)
+        main([])
+    return found.value.args[0]
+
+
+def options_of(parser):
+    """The options of a parser and of its subcommands."""
+    found = {name for action in parser._actions for name in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.update(*map(options_of, action.choices.values()))
+    return found
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """Each command that setup.py installs -> its options."""
+    entries = re.findall(r'"(etads-\w+)=([\w.]+):(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    assert len(entries) >= 10
+    return {name: options_of(parser_of(getattr(importlib.import_module(m), f))) for name, m, f in entries}
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """Each script -> the options that it names."""
+    paths = {str(path.relative_to(ROOT)): path for path in ROOT.glob("scripts/**/*.sh")}
+    return {name: set(_OPTION.findall(path.read_text(encoding="utf-8"))) for name, path in paths.items()}
+
+
+@pytest.fixture(scope="module")
+def fairseq_options():
+    """The options of fairseq's commands, and those of the project's parts that are registered with it."""
+    parsers = [
+        options.get_preprocessing_parser(),
+        options.get_training_parser(),
+        options.get_interactive_generation_parser(),
+    ]
+    parts = [cls for r in registry.REGISTRIES.values() for cls in r["dataclass_registry"].values() if cls is not None]
+    for part in [SummarizationConfig, *parts]:
+        parsers.append(argparse.ArgumentParser())
+        gen_parser_from_dataclass(parsers[-1], part())
+    for arch in ("etads", "pg_coverage"):  # one of each family
+        parsers.append(argparse.ArgumentParser())
+        ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
+    return set().union(*map(options_of, parsers))
+
+
+@pytest.fixture(params=PAGES, ids=lambda page: page.name)
+def page(request):
+    return request.param
+
+
+@pytest.fixture
+def text(page):
+    return page.read_text(encoding="utf-8")
+
+
+def test_files_exist(text):
+    for line in text.splitlines():
+        words = {word.rstrip(".,") for word in re.findall(r"[\w./{,}-]+", line)}
+        rooms = ["", *(word for word in words if word.endswith("/"))]
+        for name in filter(_FILE.fullmatch, words):
+            assert any((ROOT / folder / room / name).exists() for folder in FOLDERS for room in rooms), name
+
+
+def test_relative_links_resolve(page, text):
+    for link in _LINK.findall(text):
+        path, _, heading = link.partition("#")
+        if "://" in link:
+            continue
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+        assert heading in ["", *(re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles)], link
+
+
+def test_options_exist(text, commands, scripts, fairseq_options):
+    known = OF_OTHERS.union(fairseq_options, *commands.values(), *scripts.values())
+    assert not {name for code in [*spans(text), *blocks(text)] for name in _OPTION.findall(code)} - known
+
+
+def test_commands_exist_and_have_the_options(text, commands, scripts):
+    for command in commands_of(text):
+        name, given = command.split()[0], set(_OPTION.findall(command.split(" -- ")[0]))
+        if name in scripts:  # those that prepare data pass on what they do not know
+            assert given <= scripts[name].union(commands["etads-corpus"] if "/prepare_" in name else ()), command
+        elif name in commands:
+            assert given <= commands[name], command
+        else:
+            assert name == "cd" or shutil.which(name), command
