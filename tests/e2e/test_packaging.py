@@ -1,6 +1,5 @@
 """The wheel and the sdist: all of the package, nothing else, and nothing that an earlier build left behind."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -137,18 +136,38 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
     assert len((tmp_path / "installed").read_text().splitlines()) == 2 * len(installed)
 
 
-def moved():
-    """(old, new) of the modules that CHANGELOG.md says have moved."""
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", text, re.MULTILINE)
+MODULES = """
+attention averaging batch_vocab beam_search beams blocking candidates catalogue compat criterions data dictionary
+embedding evaluation.analysis evaluation.analysis_command evaluation.command evaluation.human evaluation.human_command
+evaluation.perl evaluation.plots evaluation.resampling evaluation.rouge evaluation.text factors generation hypotheses
+inference members memory models.common models.rnn models.rnn_decoder models.rnn_encoder models.transformer
+models.transformer_options modules optim options penalties pointer sharing stepwise task text validation words
+"""
+"""Those of version 0.1.0."""
+
+
+def is_module(name):
+    return (ROOT / f"{name.replace('.', '/')}.py").is_file()
 
 
 def test_the_changelog_says_where_modules_are():
-    assert len(moved()) >= 20
-    for old, new in moved():
-        found = importlib.util.find_spec(new)
-        assert found is not None and not found.submodule_search_locations, f"{new} is no module"
-        assert not (ROOT / f"{old.replace('.', '/')}.py").exists(), f"{old} is still there"
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    moved = dict(re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", text, re.MULTILINE))
+    gone = {f"fairseq_etads.{name}" for name in MODULES.split() if not is_module(f"fairseq_etads.{name}")}
+    assert gone == set(moved), "the table lacks modules, or names such as are where they were"
+    assert not [new for new in moved.values() if not is_module(new)], "the table names modules that are not there"
+
+
+def test_everybody_formats_with_the_same_version():
+    pinned = re.search(r"^ruff==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+    assert f'required-version = "=={pinned}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_help_of_the_release_script(tmp_path):
+    output = run_command([str(ROOT / "scripts" / "release.sh"), "--help"], cwd=tmp_path).stdout
+    assert "--unreleased" in output and not output.startswith("#")
+    result = run_command([str(ROOT / "scripts" / "release.sh"), "--colour"], cwd=tmp_path, check=False)
+    assert result.returncode == 2 and "release.sh: unknown option --colour" in result.stdout
 
 
 RELEASED = """\
