@@ -20,6 +20,7 @@ import weakref
 from typing import Any, Callable, Iterator, List
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 # importing fairseq logs a message about a missing tensorboardX, whoever imports it
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
@@ -160,6 +161,23 @@ def install() -> None:
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)
+        register_optimizer_step_post_hook(_count_step)
+
+
+_optimizer_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _optimizer_steps
+    _optimizer_steps += 1
+
+
+def optimizer_steps() -> int:
+    """How many steps torch's optimisers have taken in this process since :func:`install`.
+
+    fairseq's optimisers change ``parameter.data``, which no version counter notices.
+    """
+    return _optimizer_steps
 
 
 def backward_pass() -> int:

@@ -201,12 +201,13 @@ class InferenceModel:
         self.model = model
         self.infer_dtype = infer_dtype
         self._copy: Optional[nn.Module] = None
-        self._made_of: List[Tuple[int, int]] = []  # address and version of each parameter when it was made
+        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # the state of the parameters at that time
 
     def current(self) -> nn.Module:
         """The copy, made of the parameters as they are now."""
-        # optimisers and loading change a tensor in place, which its version counts, or put another in its place
-        now = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
+        # loading changes a tensor in place, which its version counts, or puts another in its place
+        versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
+        now = (compat.optimizer_steps(), versions)
         if self._copy is None or now != self._made_of:
             self._copy = _inference_copy(self.model, self.infer_dtype)
             self._made_of = now

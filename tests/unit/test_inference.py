@@ -1,8 +1,11 @@
 """Copies for inference: training is not touched, number formats, and copies that follow the model."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharpened
+from fairseq.optim.adam import FairseqAdam
 from fairseq.sequence_generator import SequenceGenerator
 from helpers import make_batch, make_model
 from scripted import scripted_model
@@ -53,6 +56,28 @@ def test_models_of_fairseq_keep_their_mode_too(documents):
     model = scripted_model(DICTIONARY).train()
     SummaryGenerator([model], DICTIONARY, 3, max_len_b=5).generate([model], make_sample(documents))
     assert all(module.training for module in model.modules())
+
+
+def test_a_generator_notices_the_steps_of_fairseqs_optimisers(documents):
+    """fairseq's Adam changes parameter.data, which no version counter of torch notices."""
+    model, sample = make_model("etads", TASK), make_sample(documents)
+    cfg = Namespace(
+        lr=[0.5],
+        adam_betas="(0.9, 0.98)",
+        adam_eps=1e-8,
+        weight_decay=0.0,
+        use_old_adam=True,
+        fp16_adam_stats=False,
+        tpu=False,
+    )
+    optimiser = FairseqAdam(cfg, [*model.parameters()])
+    generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype="int8")
+    generator.generate([model], sample)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimiser.step()
+    fresh = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype="int8")
+    assert_same(generator.generate([model], sample), fresh.generate([model], sample))
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])

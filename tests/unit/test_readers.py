@@ -9,9 +9,6 @@ import pytest
 from etads_preprocess.corpus import main
 from etads_preprocess.readers import READERS
 
-from fairseq_etads import evaluation
-from fairseq_etads.text.words import SENTENCE_MARK
-
 
 def run(tmp_path, *arguments, jobs=1):
     """Run the command; returns the directory and the report."""
@@ -31,10 +28,6 @@ def refused(tmp_path, capsys, *arguments):
 
 def lines(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def test_the_mark_is_that_of_evaluation():
-    assert SENTENCE_MARK == evaluation.SENTENCE_MARK
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

@@ -178,7 +178,7 @@ def test_reordering_the_cache_reorders_every_state(arch, documents):
     torch.testing.assert_close(cached[:, 0], expected, rtol=0, atol=5e-6)
 
 
-def test_a_generator_built_between_training_steps_changes_nothing(documents):
+def test_setting_a_beam_size_as_fairseqs_generator_does_changes_nothing(documents):
     model = make_model("etads")
     tokens, previous = make_batch(documents[:4]), make_batch(SUMMARIES[:4])
     before = decode(model, tokens, previous)
