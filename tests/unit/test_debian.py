@@ -7,11 +7,10 @@ import lzma
 from pathlib import Path
 
 import pytest
+from debian_corpus import read, run
 from etads_preprocess import debian, debian_index
 from etads_preprocess.debian_index import stem
 from etads_preprocess.debian_splits import Pair, assign, crossings, group_pairs, select
-
-ROLES = ("source", "target", "package")
 
 TRANSLATION = b"""\
 Package: alpha
@@ -93,26 +92,6 @@ def indexes(tmp_path):
     (tmp_path / "Packages").write_text(corpus()[1], encoding="utf-8")
     inputs = ["--translation", str(tmp_path / "Translation-en"), "--packages", str(tmp_path / "Packages")]
     return [*inputs, "--valid-size", "20", "--test-size", "20"]
-
-
-def run(out, *arguments):
-    """Run the command; returns its exit status."""
-    try:
-        debian.main(["--out", str(out), *map(str, arguments)])
-    except SystemExit as stopped:
-        return stopped.code
-    return 0
-
-
-def read(out):
-    """Split -> pairs, from the files; a document is one paragraph."""
-    splits = {}
-    for split in debian.SPLITS:
-        sides = [(out / f"{split}.{r}").read_text(encoding="utf-8").split("\n") for r in ROLES]
-        assert len(sides[0]) == len(sides[1]) == len(sides[2])
-        assert [side.pop() for side in sides] == ["", "", ""]
-        splits[split] = [Pair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
-    return splits
 
 
 def describe(*lines):
@@ -388,33 +367,3 @@ def test_help_has_an_example(tmp_path, capsys):
 
 
 # The embedded sample
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    out = tmp_path_factory.mktemp("sample")
-    assert run(out, "--sample") == 0
-    return out
-
-
-def test_sample_has_aligned_lines_and_no_text_in_two_splits(sample):
-    splits = read(sample)
-    assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
-    assert crossings(splits) == []
-    for pair in (p for pairs in splits.values() for p in pairs):
-        assert 20 <= len(pair.source.split()) <= 150
-        assert 3 <= len(pair.target.split()) <= 15
-
-
-def test_sample_unpacks_once(sample, capsys):
-    assert run(sample, "--sample") == 0
-    assert "up to date" in capsys.readouterr().err
-
-
-def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch, capsys):
-    for path in debian.SAMPLE.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
-    monkeypatch.setattr(debian, "SAMPLE", tmp_path)
-    assert run(tmp_path / "out", "--sample") == 2
-    assert "test.target.xz is damaged" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The layout of the code: imports go down from room to room, never in a circle, and light commands stay light."""
+"""The layout: imports go down and in no circle, light commands stay light, files and functions short."""
 
 import ast
 import importlib.util
@@ -22,6 +22,7 @@ LEVELS = [
     {"commands"},
 ]
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""
+HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 WITHOUT_FAIRSEQ = ["text/words.py", "text/files.py", *(f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py"))]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
@@ -123,9 +124,30 @@ def test_these_commands_start_without_torch_and_fairseq(command):
         f"sys.argv = [{str(script)!r}, '--help']\n"
         "try:\n    runpy.run_path(sys.argv[0], run_name='__main__')\n"
         "except SystemExit as end:\n    assert not end.code, end.code\n"
-        "print(*sorted({'torch', 'fairseq', 'spacy', 'pyarrow', 'matplotlib'} & set(sys.modules)), file=sys.stderr)\n"
+        f"print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "usage:" in result.stdout
     assert result.stderr.strip() == ""
+
+
+def python_files():
+    """All Python files of the package and its preparation, and of the repository where the tests lie in one."""
+    yield from modules(PACKAGE, "fairseq_etads").values()
+    yield from modules(preprocess(), "etads_preprocess").values()
+    root = Path(__file__).parents[2]
+    for folder in ("tests", "benchmarks", "scripts"):
+        yield from sorted((root / folder).rglob("*.py"))
+
+
+def test_no_file_is_above_400_lines_and_no_function_above_60():
+    long = []
+    for path in python_files():
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > 400:
+            long.append(f"{path}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno >= 60:
+                long.append(f"{path}, {node.name}: {node.end_lineno - node.lineno + 1} lines")
+    assert not long

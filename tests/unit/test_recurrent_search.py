@@ -1,0 +1,116 @@
+"""The recurrent family in search: beams, copies, prefixes, references, copies for inference."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from helpers import EOS, PAD, make_batch
+from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
+
+from fairseq_etads.criterions import SummarizationNLL
+
+
+def options(**changes):
+    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    return Namespace(**{**values, "constraints": None, **changes})
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_searching_together_finds_what_searching_alone_finds(arch):
+    """Also: a finished score is the likelihood of its summary."""
+    task = recurrent_task()
+    model = recurrent(arch, task)
+
+    def search(documents):
+        generator = task.build_generator([model], options())
+        tokens = make_batch(documents)
+        sample = {"id": torch.arange(len(tokens)), "net_input": inputs(model, tokens)}
+        return task.inference_step(generator, [model], sample)
+
+    documents = [document for document in DOCUMENTS if document]
+    together = search(documents)
+    for document, found in zip(documents, together):
+        alone = search([document])[0]
+        assert [hypothesis["tokens"].tolist() for hypothesis in found] == [h["tokens"].tolist() for h in alone]
+        tokens, target = make_batch([document]), found[0]["tokens"][None]
+        before = target.roll(1, 1)
+        before[:, 0] = EOS
+        scores, extra = log_probs(model, tokens, before)
+        encoded = model.get_targets({"target": target}, (None, extra))
+        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
+        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["feats_lvt2k_ptr", "pg_coverage"])
+def test_words_are_copied_and_their_places_known(arch):
+    task = recurrent_task()
+    model = recurrent(arch, task)
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(-1e4)
+    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"copied_positions": True})
+    tokens = make_batch([[5, 45, 6], [46, 47]])
+    sample = {"id": torch.arange(2), "net_input": inputs(model, tokens)}
+    for row, hypotheses in enumerate(task.inference_step(generator, [model], sample)):
+        words = [(word, place) for word, place in zip(*(hypotheses[0][k].tolist() for k in ("tokens", "copied_from")))]
+        assert len(words) > 1
+        assert all((place == -1) if word == EOS else tokens[row, place] == word for word, place in words)
+
+
+@pytest.mark.parametrize("arch", ["words_lvt2k", "pg_coverage"])
+def test_a_prefix_may_hold_words_that_are_on_no_list(arch):
+    task = recurrent_task()
+    model = recurrent(arch, task, large_vocabulary_trick=25)
+    documents, prefix = [[5, 6, 7], [40, 8], [9]], torch.tensor([[6, 40], [40, 3], [PAD, PAD]])
+    assert [40 in model.decoder.candidates(make_batch([document])).words for document in documents] == [
+        False,
+        True,
+        False,
+    ]
+    sample = {"id": torch.arange(3), "net_input": inputs(model, make_batch(documents))}
+    generator = task.build_generator([model], options())
+    found = task.inference_step(generator, [model], sample, prefix_tokens=prefix)
+    for row in (0, 1):
+        assert found[row][0]["tokens"][:2].tolist() == prefix[row].tolist() and found[row][0]["score"].isfinite()
+    before = torch.tensor([[EOS, 6]])
+    unknown = log_probs(model, make_batch(documents[:1]), before)[0][0, 1, task.target_dictionary.unk()]
+    torch.testing.assert_close(found[0][0]["positional_scores"][1], unknown, rtol=1e-4, atol=1e-4)
+    free = task.inference_step(task.build_generator([model], options()), [model], sample)
+    assert torch.equal(free[2][0]["tokens"], found[2][0]["tokens"])
+
+
+def test_constraints_are_refused_beside_the_trick():
+    task = recurrent_task()
+    model = recurrent("words_lvt2k", task)
+    generator = task.build_generator([model], options(constraints="ordered"))
+    sample = {"id": torch.arange(1), "net_input": inputs(model, make_batch(DOCUMENTS[:1]))}
+    with pytest.raises(NotImplementedError, match="--constraints: a model with --large-vocabulary-trick"):
+        task.inference_step(generator, [model], sample, constraints=torch.tensor([[1, 1, 40, 0]]))
+
+
+@pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
+def test_references_are_scored_as_in_validation(arch):
+    task = recurrent_task()
+    model = recurrent(arch, task)
+    target = make_batch([[6, 40], [8, 45]])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    net_input = {**inputs(model, make_batch([[5, 6, 45], [45, 8]])), "prev_output_tokens": previous}
+    sample = {"id": torch.arange(2), "net_input": net_input, "target": target, "ntokens": target.numel()}
+    scored = task.inference_step(task.build_generator([model], options(score_reference=True)), [model], sample)
+    assert all(found[0]["positional_scores"].isfinite().all() for found in scored)
+    assert all(torch.equal(found[0]["tokens"], row) for found, row in zip(scored, target))
+    if arch == "words_lvt2k":  # the criterion scores a switch's decisions, too
+        loss = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)(model, sample)[0]
+        total = sum(found[0]["positional_scores"].sum() for found in scored)
+        torch.testing.assert_close(-total, loss.detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "fp32"])
+def test_copies_for_inference_work(dtype):
+    task = recurrent_task()
+    task.cfg.infer_dtype = dtype
+    model = recurrent("words_lvt2k_hieratt", task)
+    sample = {"id": torch.arange(2), "net_input": inputs(model, make_batch(DOCUMENTS[:2]))}
+    found = task.inference_step(task.build_generator([model], options()), [model], sample)
+    assert all(hypotheses[0]["score"].isfinite() for hypotheses in found)
