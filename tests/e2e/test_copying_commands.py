@@ -10,20 +10,26 @@ from toy import PLUGIN, SMALL_MODEL, summaries
 
 BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
 FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
+ALPHABETS = ["äöüßéèêç", "вершина", "ヴェルサイユ宮殿", "αβγδεζ", "👍🏽🎉", "0123456789-", "'\"\\%{}$"]
+
+
+def riddle(r, alphabet=string.ascii_lowercase):
+    """A document of common words and three new ones, and the answer: the new word behind "named"."""
+    document = [r.choice(FILLERS) for _ in range(r.randint(3, 8))]
+    names = ["".join(r.choices(alphabet, k=8)) for _ in range(3)]
+    for name in names:
+        document.insert(r.randint(0, len(document)), name)
+    document.insert(document.index(names[0]), "named")
+    return document, names[0]
 
 
 def write_riddles(directory, split, count, seed):
-    """Documents of common words and three new ones; the summary is the new word behind "named"."""
     r = random.Random(seed)
     with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
         for _ in range(count):
-            document = [r.choice(FILLERS) for _ in range(r.randint(3, 8))]
-            names = ["".join(r.choices(string.ascii_lowercase, k=8)) for _ in range(3)]
-            for name in names:
-                document.insert(r.randint(0, len(document)), name)
-            document.insert(document.index(names[0]), "named")
+            document, answer = riddle(r)
             sources.write(" ".join(document) + "\n")
-            targets.write(names[0] + "\n")
+            targets.write(answer + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +85,28 @@ def test_words_never_seen_are_copied(riddles, pointer):
     right, count = answered(generate(riddles, pointer), riddles)
     assert right >= 0.95 * count, f"{right} of {count}"
 
-    lines = [
-        "the package named zzyzx-7 of wobblefrotz",
-        "named ヴェルサイユ holds tools",
-        "",
-        "a nämed named b-2 to",
-    ]
+    # words that are in no file; an empty line is answered by one
+    r = random.Random(9)
+    asked = [riddle(r, r.choice([string.ascii_lowercase, *ALPHABETS])) for _ in range(60)]
+    asked.insert(20, ([], ""))
+    lines = "".join(" ".join(document) + "\n" for document, _ in asked)
     output = generate(
-        riddles, pointer, "--buffer-size", "4", "--batch-size", "4", command="fairseq-interactive",
-        input="\n".join(lines) + "\n",
-    )  # fmt: skip
-    assert summaries(output) == {0: "zzyzx-7", 1: "ヴェルサイユ", 2: "", 3: "b-2"}
+        riddles, pointer, "--buffer-size", "16", "--batch-size", "16", command="fairseq-interactive", input=lines
+    )
+    found = summaries(output)
+    assert sorted(found) == list(range(61)) and found[20] == ""
+    right = sum(found[number] == answer for number, (_, answer) in enumerate(asked))
+    assert right >= 0.9 * 61, f"{right} of 61"
+    for number, (document, _) in enumerate(asked):
+        assert set(found[number].split()) <= {*document, *FILLERS, "named"}, "a new word of another document"
 
 
 def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddles):
     train(riddles, "none", "--disable-validation")
     output = generate(riddles, "none")
-    assert answered(output, riddles)[0] == 0
-    assert set(summaries(output).values()) == {"<unk>"}
+    right, count = answered(output, riddles)
+    assert right == 0, "no known word is ever the answer"
+    assert list(summaries(output).values()).count("<unk>") >= 0.9 * count
     # fairseq asks for a raw data set here
     (riddles / "raw").mkdir()
     for name in ("source", "target"):
@@ -110,7 +120,9 @@ def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddl
     replaced = summaries(output)
     documents = (riddles / "test.source").read_text().splitlines()
     assert len(replaced) == len(documents)
-    assert all(replaced[number] in document.split() for number, document in enumerate(documents))
+    assert not any("<unk>" in summary for summary in replaced.values())
+    copied = sum(replaced[number] in document.split() for number, document in enumerate(documents))
+    assert copied >= 0.9 * count, f"{copied} of {count}"
 
 
 def test_a_dictionary_without_a_tail_is_refused_in_words(riddles, tmp_path):

@@ -1,27 +1,18 @@
 """The decoding options through fairseq's own commands."""
 
+import random
 import re
 
 import pytest
 import reference
 from helpers import run_command
 from test_commands import generate
-from toy import PLUGIN, WORDS, summaries
+from toy import PLUGIN, WORDS, hypotheses, summaries
 
 PAPER = [
     *("--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9"),
     *("--no-repeat-ngram-size", "3", "--ngram-ignore-tokens", f"{WORDS[0]} {WORDS[1]}"),
 ]
-
-
-def hypotheses(output):
-    """Number of a document -> all its hypotheses: scores and words."""
-    found = {}
-    for line in output.splitlines():
-        if line.startswith("H-"):
-            number, score, words = line[2:].split("\t")
-            found.setdefault(int(number), []).append((float(score), words))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -38,11 +29,12 @@ def test_a_learnt_task_stays_solved(options, trained, corpus):
     found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
     expected = (corpus / "text" / "test.target").read_text().splitlines()
     assert sorted(found) == list(range(len(expected)))
-    assert sum(found[n] == target for n, target in enumerate(expected)) >= 0.85 * len(expected)
+    right = sum(found[n] == target for n, target in enumerate(expected))
+    assert right >= 0.85 * len(expected), f"{right} of {len(expected)}"
 
 
 def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
-    """A plugin beside ours puts fairseq's generator back; everything printed must agree."""
+    """A plugin beside ours puts fairseq's generator back; scores must agree, and words but for equally good ones."""
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "__init__.py").write_text(
         "from fairseq.sequence_generator import SequenceGenerator\n"
@@ -58,19 +50,25 @@ def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
     theirs = hypotheses(generate(corpus / "bin", checkpoint, *common, "--user-dir", str(tmp_path / "plain")).stdout)
     assert sorted(ours) == sorted(theirs)
     for number, rows in ours.items():
-        assert [words for _, words in rows] == [words for _, words in theirs[number]]
         assert [score for score, _ in rows] == pytest.approx([score for score, _ in theirs[number]], abs=1e-3)
+    same = sum([words for _, words in rows] == [words for _, words in theirs[number]] for number, rows in ours.items())
+    assert same >= 0.95 * len(ours), f"{same} of {len(ours)}"
 
 
 def test_interactive_blocks_and_counts(trained, corpus):
-    line = " ".join(WORDS[3:8])
+    r = random.Random(3)
+    documents = [r.sample(WORDS, 5) for _ in range(30)]
     options = ["--exact-length", "5", "--no-repeat-ngram-size", "1", "--ngram-ignore-tokens", WORDS[0]]
     output = generate(
-        corpus / "bin", trained / "checkpoint_best.pt", *options, command="fairseq-interactive", input=f"{line}\n"
-    ).stdout
-    words = summaries(output)[0].split()
-    assert len(words) == 5 and words[:2] == WORDS[3:5]
-    assert not reference.repeats([word for word in words if word != WORDS[0]], 1)
+        corpus / "bin", trained / "checkpoint_best.pt", *options, "--buffer-size", "30", "--batch-size", "30",
+        command="fairseq-interactive", input="".join(" ".join(document) + "\n" for document in documents),
+    ).stdout  # fmt: skip
+    found = [words.split() for _, words in sorted(summaries(output).items())]
+    assert len(found) == 30
+    for words in found:
+        assert len(words) == 5 and not reference.repeats([word for word in words if word != WORDS[0]], 1)
+    right = sum(words[:2] == document[:2] for words, document in zip(found, documents))
+    assert right >= 0.8 * 30, f"{right} of 30"
 
 
 def test_scoring_the_references_still_works(trained, corpus):
@@ -86,7 +84,7 @@ def test_validate_with_search_options(trained, corpus):
         + ["--max-tokens", "400", "--coverage-penalty", "1"],
         cwd=trained,
     ).stdout
-    assert "loss" in output
+    assert float(re.search(r"\| loss ([\d.]+) \|", output)[1]) < 1
 
 
 def test_bad_options_are_refused_in_words(trained, corpus):

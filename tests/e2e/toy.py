@@ -35,11 +35,16 @@ def by_two_workers(train, *arguments):
         return [run.result() for run in runs]
 
 
-def summaries(output):
-    """Number of a document -> its best summary, from what fairseq-generate or -interactive printed."""
+def hypotheses(output):
+    """Number of a document -> scores and words of all its hypotheses, as fairseq-generate printed them."""
     found = {}
     for line in output.splitlines():
         if line.startswith("H-"):
-            number, _, words = line[2:].split("\t")
-            found.setdefault(int(number), words)
+            number, score, words = line[2:].split("\t")
+            found.setdefault(int(number), []).append((float(score), words))
     return found
+
+
+def summaries(output):
+    """Number of a document -> its best summary."""
+    return {number: rows[0][1] for number, rows in hypotheses(output).items()}
