@@ -26,14 +26,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "attention": ["test_attention.py", "test_recurrent_attention.py", "test_dropout.py"],
+    "attention": [
+        "test_attention.py",
+        "test_attention_exactness.py",
+        "test_recurrent_attention.py",
+        "test_dropout.py::test_the_functions_drop_weights",
+    ],
     "layers/pointer": ["test_pointer.py"],
     "criterions": ["test_criterions.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
     "search/blocking": ["test_blocking.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
-"""Module -> its tests in tests/unit/: files that run in seconds."""
+"""Module -> its tests in tests/unit/, which run in seconds."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
