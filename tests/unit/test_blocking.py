@@ -45,6 +45,14 @@ def test_a_loop_forbids_the_same_words(size, ignored):
     assert seen["kept whole"] or size > 1 or ignored
 
 
+def test_everything_is_on_the_words_device():
+    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    tokens, lprobs = torch.tensor([[4, 5, 4]]), torch.zeros(1, 9)
+    with torch.device("meta"):
+        NGramBlocker(2, [7])(tokens, lprobs)
+    assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("arch", ["etads", "scripted"])
 def test_blocking_leaves_no_repeats(arch, size, documents):

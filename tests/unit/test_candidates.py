@@ -1,5 +1,7 @@
 """The large-vocabulary trick: which words, in which column, against a loop."""
 
+import math
+
 import pytest
 import reference
 import torch
@@ -89,3 +91,32 @@ def test_a_batchs_vocabulary_numbers_columns():
     words = torch.tensor([[70, 5], [70, 55]])
     assert torch.equal(vocab.encode(words), plain.encode(words))
     assert torch.equal(vocab.decode(plain.encode(words)), plain.decode(plain.encode(words)))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_texts(shared):
+    found = Candidates(torch.tensor([[50, 2], [51, 2]]), 6, SIZE, SPECIALS, UNK, shared=shared)
+    lists = [[0, 1, 2, 3, 4, 50], [0, 1, 2, 3, 4, 51]]
+    assert found.words.tolist() == ([0, 1, 2, 3, 50, 51] if shared else sorted({*lists[0], *lists[1]}))
+    if shared:
+        assert found.allowed is None and found.select(torch.tensor([1])).allowed is None
+    else:
+        assert [found.words[allowed].tolist() for allowed in found.allowed] == lists
+
+
+def test_what_is_on_no_list_has_the_logarithm_of_nothing():
+    found = Candidates(torch.tensor([[50, 2], [51, 2]]), 6, SIZE, SPECIALS, UNK, shared=False)
+    logits = found.restrict(torch.zeros(2, 1, len(found)))
+    assert logits.eq(-math.inf).sum() == 2 and logits.eq(0).sum() == 2 * len(found) - 2
+    scores = found.spread(torch.zeros(2, 1, len(found)))
+    assert scores.eq(-math.inf).sum() == 2 * (SIZE - len(found)) and scores.eq(0).sum() == 2 * len(found)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_everything_is_on_the_texts_device(shared):
+    """Not on the default one, which stands here for another: torch would refuse to mix the two."""
+    texts = random_texts(0)
+    with torch.device("meta"):
+        found = Candidates(texts, 12, SIZE, SPECIALS, UNK, shared=shared)
+        found.spread(found.restrict(torch.zeros(5, 1, len(found), device="cpu")))
+    assert found.words.device == found.columns(texts).device == texts.device

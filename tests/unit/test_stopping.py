@@ -1,7 +1,6 @@
 """When a search may end a document: not before it is decided, and then at once; counted against a slow search."""
 
 import itertools
-import math
 
 import pytest
 import reference
@@ -10,7 +9,6 @@ from helpers import EOS, PAD, make_batch, make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.penalties import Scoring
 
 DICTIONARY = make_task().target_dictionary
 BEAM, LONGEST, WEIGHT = 4, 9, 0.3
@@ -76,36 +74,3 @@ def test_admissible_stopping_ends_a_document_as_soon_as_it_is_decided(
         counts.append((len(calls), needed))
     assert [took for took, _ in counts] == [needed for _, needed in counts]
     assert min(needed for _, needed in counts) <= LONGEST, "nothing is decided early: nothing is shown"
-
-
-@pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
-@pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
-def test_the_bound_is_reached_by_the_luckiest_continuation(coverage_kind, length_kind, alpha):
-    """All words to come are certain; their attention costs nothing more (summary), or is spread as evenly as can be."""
-    scoring = Scoring(
-        len_penalty=alpha, length_penalty_type=length_kind, coverage_penalty=WEIGHT, coverage_penalty_type=coverage_kind
-    )
-    shortest, longest, source = 4, 9, 30
-    log_probs = torch.tensor([[-3.0, -0.5, -7.0]])
-    coverage = torch.zeros(1, 3, source)
-    coverage[:, 0, 0], coverage[:, 1, 5], coverage[:, 2, :3] = 2.5, 3.0, 1.0
-    cost = scoring.coverage_cost(coverage, None)
-    if coverage_kind == "wu":
-        cost = scoring.coverage_cost(torch.full_like(coverage, longest / source), None)
-    scores = [scoring.final(log_probs, length, cost) for length in range(shortest, longest + 1)]
-    bound = scoring.bound(log_probs, shortest, longest, cost, torch.tensor([source]))
-    torch.testing.assert_close(bound, torch.stack(scores).amax(0))
-
-
-def test_a_short_source_can_be_covered_for_nothing():
-    scoring = Scoring(len_penalty=0.0, coverage_penalty=1.0, coverage_penalty_type="wu")
-    log_probs = torch.tensor([[-1.0], [-2.0]])
-    bound = scoring.bound(log_probs, 2, 10, torch.full((2, 1), 50.0), torch.tensor([10, 20]))
-    torch.testing.assert_close(bound, log_probs - torch.tensor([[0.0], [20 * math.log(2)]]))
-
-
-def test_the_bound_allows_for_every_step_to_gain():
-    """A negative --unkpen rewards each unknown word: here half a point in each of the six steps from 5 to 10."""
-    scoring = Scoring(len_penalty=0.0)
-    bound = scoring.bound(torch.tensor([[-1.0]]), 5, 10, None, None, gain=0.5)
-    assert bound.item() == pytest.approx(-1 + 6 * 0.5)

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Which faults would the tests not notice? Puts thousands of small ones into the code, one after the other.
+
+  scripts/mutation.py [options] [MODULE ...]
+
+mutmut (`pip install -e .[mutation]`) makes the mutants: an operator exchanged, a number one larger, an argument left
+out. A mutant is *killed* if a test fails on it; one that *survives* shows a missing test, or changes nothing that can
+be seen. Each module is tried with the few tests that are about it, and each mutant with those of them that call the
+mutated function, in a fork of a process that has imported torch before. Module-level constants are not mutated, nor are
+defaults of dataclasses and functions with decorators.
+
+Results are kept in --out: started again, the script goes on where it was interrupted, tries again what has survived if
+tests have changed since, and all mutants of functions that have changed. It prints a table and, for every survivor, its
+difference to the code.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = {
+    "attention": ["test_attention.py", "test_recurrent_attention.py", "test_dropout.py"],
+    "layers/pointer": ["test_pointer.py"],
+    "criterions": ["test_criterions.py"],
+    "search/penalties": ["test_penalties.py", "test_stopping.py"],
+    "search/blocking": ["test_blocking.py"],
+    "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
+}
+"""Module -> its tests in tests/unit/: files that run in seconds."""
+KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
+
+
+def fail(message):
+    print(f"mutation.py: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def lay_out(module, folder):
+    """The folder that mutmut works in: copies of the package and the tests, and its settings for this module."""
+    for name in ("fairseq_etads", "tests"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = {
+        "source_paths": ["fairseq_etads"],
+        "only_mutate": [f"fairseq_etads/{module}.py"],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "pytest_add_cli_args_test_selection": [f"tests/unit/{name}" for name in TESTS[module]],
+    }
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = "\n".join([own, "[tool.mutmut]", *lines, "use_git_change_detection = false", ""])
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def forget_survivors(module, folder):
+    """If tests have changed: try again what no test has killed, and find out again which test calls which function."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        digest.update(path.read_bytes())
+    known, now = folder / "tests.sha256", digest.hexdigest()
+    results = folder / "mutants" / "fairseq_etads" / f"{module}.py.meta"
+    if results.exists() and (not known.exists() or known.read_text() != now):
+        statuses = read_statuses(folder)
+        data = json.loads(results.read_text())
+        for name in data["exit_code_by_key"]:
+            if statuses.get(name) != KILLED:
+                data["exit_code_by_key"][name] = None
+        results.write_text(json.dumps(data))
+        (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    known.write_text(now)
+
+
+def mutmut(folder, *arguments, **options):
+    # PYTHONPATH would come before the mutants
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
+    command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)
+
+
+def read_statuses(folder):
+    """Mutant -> "killed", "survived", "timeout" and so on."""
+    output = mutmut(folder, "results", "--all", "True", stdout=subprocess.PIPE).stdout
+    return dict(line.strip().rsplit(": ", 1) for line in output.splitlines() if ": " in line)
+
+
+def run(module, folder, jobs):
+    folder.mkdir(parents=True, exist_ok=True)
+    lay_out(module, folder)
+    forget_survivors(module, folder)
+    log = folder / "mutmut.log"
+    with open(log, "w", encoding="utf-8") as output:
+        result = mutmut(folder, "run", "--max-children", str(jobs), stdout=output, stderr=subprocess.STDOUT)
+    if result.returncode:
+        fail(f"mutmut failed on {module}; see the end of {log}")
+
+
+def report(modules, out, diffs):
+    found = {module: read_statuses(out / module) for module in modules}
+    if diffs:
+        for module, statuses in found.items():
+            for name, status in sorted(statuses.items()):
+                if status not in (KILLED, TIMEOUT):
+                    print(f"== {module}: {status}", flush=True)
+                    mutmut(out / module, "show", name)
+    print(
+        "| module | mutants | killed | timeout | survived | other | killed or timeout |\n|---|---|---|---|---|---|---|"
+    )
+    total = [0] * 5
+    for module, statuses in found.items():
+        counts = [sum(status == wanted for status in statuses.values()) for wanted in (KILLED, TIMEOUT, SURVIVED)]
+        row = [len(statuses), *counts, len(statuses) - sum(counts)]
+        total = [a + b for a, b in zip(total, row)]
+        print_row(f"`{module}`", row)
+    print_row("all", total)
+
+
+def print_row(name, row):
+    print(f"| {name} | {' | '.join(map(str, row))} | {(row[1] + row[2]) / max(1, row[0]):.1%} |")
+
+
+def main():
+    lines = __doc__.splitlines()
+    parser = argparse.ArgumentParser(
+        usage=lines[2].strip(), description="\n".join([lines[0], *lines[3:]]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")
+    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: all cores)")
+    parser.add_argument("--again", action="store_true", help="forget earlier results")
+    parser.add_argument("--report", action="store_true", help="only print earlier results")
+    parser.add_argument("--no-diffs", action="store_true", help="print the table without the survivors")
+    args = parser.parse_args()
+    modules = args.modules or list(TESTS)
+    for module in modules:
+        if module not in TESTS:
+            fail(f"{module}: choose among {', '.join(TESTS)}")
+    if args.jobs < 1:
+        fail(f"--jobs {args.jobs}: choose 1 or more")
+    if importlib.util.find_spec("mutmut") is None:
+        fail("mutmut is not installed: pip install -e .[mutation]")
+    for module in modules:
+        folder = args.out / module
+        if args.report and not (folder / "mutants").is_dir():
+            fail(f"--report: no results for {module} in {args.out}")
+        if args.again:
+            shutil.rmtree(folder, ignore_errors=True)
+        if not args.report:
+            print(f"== {module}: log in {folder / 'mutmut.log'}", file=sys.stderr)
+            run(module, folder, args.jobs)
+    report(modules, args.out, not args.no_diffs)
+
+
+if __name__ == "__main__":
+    main()
