@@ -11,7 +11,7 @@ from fairseq.logging import metrics
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 from recurrent import recurrent, recurrent_task
 
-from fairseq_etads.criterions import NonFiniteLossError, SummarizationNLL, coverage_loss
+from fairseq_etads.criterions import LARGEST_LOSS, NonFiniteLossError, SummarizationNLL, coverage_loss
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
@@ -52,6 +52,15 @@ def test_without_options_it_is_fairseqs_cross_entropy():
     found, found_size, _ = ours(model, sample)
     torch.testing.assert_close(found, expected)
     assert found_size == size == sample["ntokens"]
+
+
+def test_it_takes_fairseqs_own_models_too():
+    """Their output layer has a column for every entry of the dictionary, copied words included."""
+    task = make_task(tail=30)
+    model, ours = make_model("transformer", task, share_all_embeddings=True), criterion(task)
+    sample = make_sample()
+    expected = CrossEntropyCriterion(task, sentence_avg=False)(model, sample)[0]
+    torch.testing.assert_close(ours(model, sample)[0], expected)
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
@@ -124,6 +133,27 @@ def test_coverage_without_a_pointer_is_that_of_the_bridge_attention():
     real = sample["target"].ne(PAD)
     expected = sum(sum(reference.coverage_loss(row[words])) for row, words in zip(attention, real))
     assert ours(model, sample)[2]["coverage_loss"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_coverage_with_a_pointer_is_that_of_the_copy_attention():
+    model, ours = build("soft", coverage_loss=1.0)
+    sample = make_sample(DOCUMENTS[:3], SUMMARIES[:3])
+    extra = model(**sample["net_input"])[1]
+    real, sums = sample["target"].ne(PAD), []
+    for attention in (extra["pointer"].log_copy.exp(), extra["attn"][0]):
+        rows = attention.detach()
+        sums.append(sum(sum(reference.coverage_loss(row[words])) for row, words in zip(rows, real)))
+    found = ours(model, sample)[2]["coverage_loss"].item()
+    assert found == pytest.approx(sums[0], rel=1e-5) and found != pytest.approx(sums[1], rel=1e-2)
+
+
+def test_coverage_begins_with_the_first_update_unless_told_otherwise():
+    assert build("soft", coverage_loss=1.0)[1].coverage_weight_now() == 1.0
+    later = build("soft", coverage_loss=1.0, coverage_loss_start=1)[1]
+    assert later.coverage_weight_now() == 0.0
+    later.set_num_updates(1)
+    assert later.coverage_weight_now() == 1.0
+    assert build("soft")[1].coverage_weight_now() == 0.0
 
 
 def test_the_switch_smooths_over_known_words_where_it_generates():
@@ -203,6 +233,42 @@ def test_logs_may_be_summed_before_they_are_reduced(pointer):
     assert results[1] == pytest.approx(results[0], abs=2e-3)
 
 
+def test_figures_are_means_over_words_and_summaries_in_bits():
+    """Of two intervals that are logged together, weighted by what each has of them."""
+    bit = math.log(2)
+    first = {"loss": 12.34567 * bit, "nll_loss": 9.87654 * bit, "ntokens": 4, "nsentences": 3, "sample_size": 5}
+    second = {"loss": 1.5 * bit, "nll_loss": 2.5 * bit, "ntokens": 8, "nsentences": 2, "sample_size": 15}
+    extra = {"p_gen": 3.33333, "copied": 2.22222, "coverage_loss": 1.11111}
+    metrics.reset()
+    with metrics.aggregate() as values:
+        SummarizationNLL.reduce_metrics([{**first, **extra}])
+        SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra], 0)])
+    found = values.get_smoothed_values()
+    bits = {"loss": (12.34567 + 1.5) / 20, "nll_loss": (9.87654 + 2.5) / 12}
+    assert {name: found[name] for name in bits} == {name: round(value, 3) for name, value in bits.items()}
+    assert found["nll_per_summary"] == round((9.87654 + 2.5) / 5, 2)
+    assert found["ppl"] == round(2 ** bits["nll_loss"], 2)
+    for name, value in extra.items():
+        assert found[name] == round(value / 12, 3)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_what_is_logged_of_a_batch(pointer):
+    model, ours = build(pointer)
+    sample = make_sample()
+    loss, _, logs = ours(model, sample)
+    assert logs["loss"] == loss and (logs["nsentences"], logs["sample_size"]) == (4, sample["ntokens"])
+    assert ("p_gen" in logs) == ("copied" in logs) == (pointer != "none")
+    if pointer != "none":
+        gate = model(**sample["net_input"])[1]["pointer"].gate
+        torch.testing.assert_close(logs["p_gen"], gate.sigmoid()[sample["target"].ne(PAD)].sum().detach())
+    metrics.reset()
+    with metrics.aggregate() as values:
+        SummarizationNLL.reduce_metrics([logs, {"ntokens": 1, "nsentences": 1, "sample_size": 1}])
+    assert "coverage_loss" not in values.get_smoothed_values()
+    assert values.get_smoothed_values()["loss"] == round(loss.item() / (sample["ntokens"] + 1) / math.log(2), 3)
+
+
 def test_sentences_can_be_averaged():
     model, ours = build("soft", sentence_avg=True)
     assert ours(model, make_sample())[1] == 4
@@ -223,13 +289,46 @@ def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
         ours(model, sample)
 
 
+def refusal(loss, sample):
+    with pytest.raises(NonFiniteLossError) as error:
+        criterion(make_task())._check(loss, sample)
+    return str(error.value)
+
+
+def test_the_refusal_of_a_loss_names_at_most_twenty_pairs_and_says_what_to_do():
+    nothing = torch.full((21, 1), math.nan)
+    numbers = {"id": torch.arange(21) + 100}
+    twenty = ", ".join(str(number) for number in range(100, 120))
+    advice = (
+        "The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
+        "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
+        "their text"
+    )
+    start = "the loss of {0} of {0} pairs is not finite (numbers in the data set, from 0: {1}). "
+    assert refusal(nothing, numbers) == start.format(21, twenty + ", …") + advice
+    assert refusal(nothing[:20], numbers) == start.format(20, twenty) + advice
+    assert refusal(nothing[:2], {}) == start.format(2, "0, 1") + advice
+    assert "0 of 2 pairs is not finite (numbers in the data set, from 0: their sum overflows). " in refusal(
+        torch.full((2, 1), 0.6 * LARGEST_LOSS), numbers
+    )
+    limit = torch.full((1, 1), LARGEST_LOSS, dtype=torch.float64)
+    assert "1 of 1 pairs" in refusal(limit, numbers)
+    criterion(make_task())._check(limit * 0.99, numbers)
+
+
 @pytest.mark.parametrize(
     "option,value",
-    [("label_smoothing", 1.0), ("coverage_loss", -1.0), ("coverage_loss_start", -1), ("switch_loss", -0.5)],
+    [("coverage_loss", -1.0), ("coverage_loss_start", -1), ("coverage_loss_ramp", -1), ("switch_loss", -0.5)],
 )
 def test_impossible_options_are_refused_in_words(option, value):
-    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {value}"):
+    with pytest.raises(ValueError, match=rf"^--{option.replace('_', '-')} {value}: choose 0 or more$"):
         criterion(make_task(), **{option: value})
+
+
+def test_smoothing_is_a_probability_below_one():
+    for value in (1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match=rf"--label-smoothing {value}: choose a probability"):
+            criterion(make_task(), label_smoothing=value)
 
 
 def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_other_documents_words():

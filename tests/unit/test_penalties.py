@@ -7,7 +7,7 @@ import reference
 import torch
 
 from fairseq_etads.generation import coverage_penalty, length_penalty
-from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.penalties import Scoring, check_choice
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])
@@ -35,6 +35,21 @@ def test_coverage_penalty_ignores_padding(kind):
             expected = reference.coverage_penalty(coverage[b, k][~mask[b]].tolist(), 0.7, kind)
             assert got[b, k].item() == pytest.approx(expected, rel=1e-5)
     assert coverage_penalty(coverage[0, 0], 0.7, kind).dim() == 0
+
+
+def test_reading_twice_is_the_default_kind():
+    assert coverage_penalty(torch.tensor([2.5, 0.5]), 2.0).item() == 3.0
+
+
+def test_scoring_takes_the_coverage_of_real_words():
+    coverage = torch.tensor([[[2.5, 0.5, 3.0]]])
+    mask = torch.tensor([[False, False, True]])
+    assert Scoring(coverage_penalty=2.0).coverage_cost(coverage, mask).tolist() == [[3.0]]
+    assert Scoring(coverage_penalty=2.0).coverage_cost(coverage, None).tolist() == [[7.0]]
+    wu = Scoring(coverage_penalty=2.0, coverage_penalty_type="wu").coverage_cost(coverage, mask)
+    assert wu.item() == pytest.approx(2 * math.log(2))
+    assert Scoring(coverage_penalty=2.0).coverage_cost(None, mask) is None
+    assert Scoring().coverage_cost(coverage, mask) is None
 
 
 def test_words_never_looked_at_cost_much_but_not_infinitely():
@@ -121,11 +136,45 @@ def test_the_wu_bound_is_not_trivial():
     [
         ({"coverage_penalty": -1.0}, r"--coverage-penalty -1.0: choose 0"),
         ({"coverage_penalty": float("nan")}, r"--coverage-penalty nan"),
-        ({"stepwise_coverage_penalty": True}, r"--stepwise-coverage-penalty needs a weight"),
-        ({"length_penalty_type": "sqrt"}, r'--length-penalty-type "sqrt": choose avg or wu'),
-        ({"length_penalty_beta": -1.0}, r"--length-penalty-beta -1.0"),
+        (
+            {"stepwise_coverage_penalty": True},
+            r"^--stepwise-coverage-penalty needs a weight: give --coverage-penalty too$",
+        ),
+        ({"length_penalty_type": "sqrt"}, r'^--length-penalty-type "sqrt": choose avg or wu$'),
+        ({"coverage_penalty_type": "mean"}, r'^--coverage-penalty-type "mean": choose summary or wu$'),
+        ({"length_penalty_beta": -1.0}, r"^--length-penalty-beta -1.0: choose more than -1$"),
     ],
 )
 def test_bad_options_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
         Scoring(**options)
+
+
+def test_options_at_their_limits():
+    assert Scoring(length_penalty_type="wu", length_penalty_beta=-0.5).divisor(2) == 3.0
+    assert Scoring(coverage_penalty=0.0).coverage_penalty == 0.0
+
+
+def test_choices_are_listed():
+    assert check_choice("--x", "b", ("a", "b", "c")) == "b"
+    with pytest.raises(ValueError, match=r'^--x "d": choose a, b or c$'):
+        check_choice("--x", "d", ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    "options,text",
+    [
+        ({}, "log P / |Y|^1"),
+        ({"len_penalty": 0.5}, "log P / |Y|^0.5"),
+        ({"len_penalty": 0.0}, "log P"),
+        ({"normalize_scores": False, "len_penalty": 2.0}, "log P"),
+        ({"length_penalty_type": "wu", "len_penalty": 0.9, "length_penalty_beta": 2.0}, "log P / ((2+|Y|)/3)^0.9"),
+        ({"coverage_penalty": 0.25}, "log P / |Y|^1 - 0.25 x summary coverage, at the end"),
+        (
+            {"coverage_penalty": 1.0, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True},
+            "log P / |Y|^1 - 1 x wu coverage, at every step",
+        ),
+    ],
+)
+def test_the_formula_is_written_down(options, text):
+    assert Scoring(**options).describe() == text

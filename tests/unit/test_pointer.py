@@ -1,11 +1,13 @@
 """Pointer heads: distributions against loops, invariances, gradients, saturation, decoding."""
 
+import math
+
 import pytest
 import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.layers.pointer import Pointer
+from fairseq_etads.layers.pointer import AttentionPointer, Pointer
 
 KNOWN, TAIL = 44, 30
 # known and rare words, one word only, unknown words, rare words only, and nothing
@@ -317,3 +319,81 @@ def test_a_checkpoint_with_another_number_of_known_words_is_refused_in_words():
 def test_an_unknown_kind_is_refused_in_words():
     with pytest.raises(ValueError, match='--pointer "hard": choose one of none, soft, switch'):
         Pointer(4, 4, "hard")
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_copy_attention_is_the_query_on_the_encoders_words(left):
+    """softmax of (W h + b)·u over the root of the width, over the words of the document; none in an empty one."""
+    torch.manual_seed(0)
+    head = Pointer(6, 4, "soft")
+    torch.nn.init.normal_(head.query.bias)
+    tokens = make_batch(DOCUMENTS, left=left)
+    vocab = pointer_model().decoder.output_vocabulary(tokens).slots
+    states, memory = torch.randn(len(tokens), 3, 6), torch.randn(tokens.shape[1], len(tokens), 4)
+    output = head(states, memory, vocab)
+    assert output.kind == "soft" and not output.hard
+    assert output.log_copy[4].eq(-math.inf).all()
+    for row, document in enumerate(DOCUMENTS[:4]):
+        words = [place for place, token in enumerate(tokens[row].tolist()) if token not in (EOS, PAD)]
+        assert len(words) == len(document)
+        for step in range(3):
+            query = head.query.weight @ states[row, step] + head.query.bias
+            scores = torch.stack([query @ memory[place, row] / 2 for place in words])
+            torch.testing.assert_close(output.log_copy[row, step, words], scores.log_softmax(0))
+            logit = head.gate.weight[0] @ states[row, step] + head.gate.bias[0]
+            torch.testing.assert_close(output.gate[row, step], logit)
+    assert head.gate.weight.shape == (1, 6)
+
+
+def test_the_decoders_own_attention_is_renormalised_over_the_words():
+    tokens = make_batch([[5, 50, 6]])
+    vocab = pointer_model().decoder.output_vocabulary(tokens).slots
+    head = AttentionPointer(6, "switch")
+    states = torch.randn(1, 1, 6)
+    output = head(states, torch.tensor([[[0.1, 0.2, 0.1, 0.6]]]).log(), vocab)  # the last is the end symbol
+    torch.testing.assert_close(output.log_copy.exp(), torch.tensor([[[0.25, 0.5, 0.25, 0.0]]]))
+    assert output.kind == "switch" and not output.hard, "it decides in evaluation only"
+    assert head.eval()(states, torch.zeros(1, 1, 4), vocab).hard
+    torch.testing.assert_close(output.gate[0], head.gate.weight @ states[0, 0] + head.gate.bias)
+
+
+def test_the_last_known_word_has_the_probability_of_its_own_column():
+    model = pointer_model()
+    logits, extra = run(model, make_batch([[43, 42, 43]]), [[43, 42]])
+    pointer = extra["pointer"]
+    expected = reference.pointer_mixture(
+        logits[0, 0].double().softmax(-1),
+        pointer.log_copy[0, 0].exp(),
+        pointer.gate[0, 0].double().sigmoid().item(),
+        [43, 42, 43, EOS],
+        KNOWN,
+    )
+    torch.testing.assert_close(pointer.log_probs(logits)[0, 0].exp(), torch.tensor(expected), rtol=1e-4, atol=1e-7)
+    chosen = pointer.target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
+    assert chosen[0, 0].exp().item() == pytest.approx(expected[43], rel=1e-4)
+
+
+def test_the_last_steps_alone_have_the_same_distribution():
+    """Search keeps the logits of the last word only."""
+    model = pointer_model()
+    logits, extra = run(model, make_batch(DOCUMENTS), SUMMARIES)
+    whole = extra["pointer"].log_probs(logits)
+    for length in (1, 2):
+        torch.testing.assert_close(extra["pointer"].log_probs(logits[:, -length:]), whole[:, -length:])
+
+
+def test_an_undecided_switch_generates():
+    model = pointer_model("switch")
+    logits, extra = run(model, make_batch([[5, 50]]), [[5]])
+    extra["pointer"].gate = torch.zeros_like(extra["pointer"].gate)
+    torch.testing.assert_close(extra["pointer"].log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
+
+
+def test_a_word_that_is_as_well_generated_as_copied_is_generated():
+    model = pointer_model()
+    logits, extra = run(model, make_batch([[5, 50]]), [[5]])
+    pointer = extra["pointer"]
+    pointer.gate = torch.zeros_like(pointer.gate)
+    pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
+    pointer.log_copy[:, :, 0] = logits.log_softmax(-1)[:, :, 5]
+    assert pointer.copied_from(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]]
