@@ -174,9 +174,17 @@ def test_layers_beyond_the_limits_are_refused_in_words(kind, layers):
 
 @pytest.mark.parametrize("kind", ["add", "proj", "attn"])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_layers_at_the_limits_work(kind, layers, documents):
+def test_at_the_limits_the_layers_before_the_last_are_aggregated(kind, layers, documents):
     model = make_model("etads", encoder_layers=4, aggregation=kind, aggregation_layers=layers)
-    assert torch.isfinite(model.encoder(make_batch(documents))["encoder_out"][0]).all()
+    given = []
+    model.encoder.aggregation.register_forward_pre_hook(lambda _, arguments: given.extend(arguments[:2]))
+    with torch.no_grad():
+        states = model.encoder(make_batch(documents), return_all_hiddens=True)["encoder_states"]
+    history, last = given
+    assert len(states) == 5 and last is states[4], "the embeddings, then four layers"
+    assert [any(one is other for other in history) for one in states] == [
+        0 < n < 4 and n >= 4 - layers for n in range(5)
+    ]
 
 
 @pytest.mark.parametrize(
