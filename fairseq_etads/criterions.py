@@ -64,6 +64,35 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     return torch.minimum(attention, before).sum(dim=2)
 
 
+def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
+    """Raise ValueError if a criterion does not go with a model.
+
+    Args:
+        name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
+            candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+    """
+    ours = name == "summarization_nll"
+    if pointer == "switch" and not ours:
+        raise ValueError(
+            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+        )
+    if pointer != "none" and name.startswith("label_smoothed"):
+        raise ValueError(
+            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
+            "choose --criterion summarization_nll, which has --label-smoothing too"
+        )
+    if large_vocabulary_trick and not ours:
+        raise ValueError(
+            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+            "--criterion summarization_nll"
+        )
+    if adaptive_softmax and name != "adaptive_loss":
+        raise ValueError(
+            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
+            "--criterion adaptive_loss, or leave out the cutoffs"
+        )
+
+
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
 class SummarizationNLL(FairseqCriterion):
     """Negative log-likelihood of the summaries, for models with and without a pointer.

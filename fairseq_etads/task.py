@@ -14,11 +14,12 @@ from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
 from .compat import replacements_file
+from .criterions import check_criterion
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
-from .layers.capabilities import decoder_capabilities, pointer_of
+from .layers.capabilities import decoder_capabilities
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
@@ -58,6 +59,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         self._trained: Optional[Dict[str, Any]] = None
         self._pointer = "none"
         self._candidates = 0
+        self._adaptive_softmax = False
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
@@ -101,11 +103,12 @@ class SummarizationTask(FactoredTask, FairseqTask):
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the model, and remember its kind of pointer, its candidates and its source factors."""
+        """Build the model, and remember what the criterion and the data must know of it."""
         model = super().build_model(cfg, *args, **kwargs)
-        pointer = pointer_of(model)
-        self._pointer = self._pointer if pointer is None else pointer.kind
-        self._candidates = self._candidates or decoder_capabilities(model).large_vocabulary_trick
+        capabilities = decoder_capabilities(model)
+        self._pointer = self._pointer if capabilities.pointer is None else capabilities.pointer.kind
+        self._candidates = self._candidates or capabilities.large_vocabulary_trick
+        self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self.read_factors(getattr(model, "factors", ()))
         return model
 
@@ -118,23 +121,10 @@ class SummarizationTask(FactoredTask, FairseqTask):
         """Build the criterion.
 
         Raises:
-            ValueError: it does not teach the model's switch, or smooths over words that the model cannot produce.
+            ValueError: it does not go with the model; see :func:`check_criterion`.
         """
         name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
-        if self._pointer == "switch" and str(name) != "summarization_nll":
-            raise ValueError(
-                f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
-            )
-        if self._pointer != "none" and str(name).startswith("label_smoothed"):
-            raise ValueError(
-                f"--criterion {name} would ask --pointer {self._pointer} for words that other documents have: "
-                "choose --criterion summarization_nll, which has --label-smoothing too"
-            )
-        if self._candidates and str(name) != "summarization_nll":
-            raise ValueError(
-                f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
-                "--criterion summarization_nll"
-            )
+        check_criterion(str(name), self._pointer, bool(self._candidates), self._adaptive_softmax)
         return super().build_criterion(cfg, *args, **kwargs)
 
     def train_step(

@@ -176,7 +176,7 @@ def load_spacy(model: str) -> Any:
     try:
         import spacy
     except ImportError:
-        raise InputError(f"--spacy-model {model}: spaCy is missing: pip install 'fairseq-etads[spacy]'") from None
+        raise InputError(f"--spacy-model {model}: spaCy is missing: pip install spacy") from None
     try:
         return spacy.load(model, disable=["parser", "lemmatizer"])
     except OSError:

@@ -55,15 +55,12 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     exit 0
 fi
 
-# torch first, and fairseq-fixed built against it: in an isolated build pip would fetch a second torch. The original
-# fairseq is the other way round: beside torch it wants to compile files that its source package lacks.
+# torch first, and fairseq built against it: in an isolated build pip would fetch a second torch
 say "installing torch"
 "${pip[@]}" install -c "$ROOT/constraints.txt" torch numpy cython wheel setuptools
-fairseq=(--no-build-isolation fairseq-fixed)
-"$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fairseq=(fairseq)
 if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
-    say "compiling ${fairseq[*]: -1}"
-    "${pip[@]}" install -c "$ROOT/constraints.txt" "${fairseq[@]}"
+    say "compiling fairseq"
+    "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation fairseq-fixed
 fi
 say "installing fairseq-etads"
 [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"

@@ -17,8 +17,9 @@
 #   --max-update N      steps (default: 200000)
 #   --cpu               do not use a GPU
 #
-# The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps and then inverse square root, gradient norm
-# at most 2, label smoothing off. Whatever stands after -- overrides it, for example:
+# The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's peak at
+# width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
+# steps warms up for a tenth of them. Whatever stands after -- overrides it, for example:
 #
 #   scripts/train.sh --text data/cnndm --out runs/etads -- --update-freq 4 --seed 2       (on a GPU also --fp16)
 #
@@ -64,6 +65,14 @@ else
     supervise etads-prepare "$text" "$prepared" --tokens "$tokens" --size "$size" ${prepare[@]+"${prepare[@]}"}
 fi
 
+warmup=8000
+if [ "$max_update" -lt 80000 ]; then
+    warmup=$(((max_update + 9) / 10))
+    case " ${more[*]-} " in
+        *" --warmup-updates "* | *" --lr-scheduler "*) ;;
+        *) say "--max-update $max_update: warming up for $warmup steps instead of 8,000" ;;
+    esac
+fi
 train_once "$out" "$prepared" --arch "$arch" ${pointer:+--pointer "$pointer"} --optimizer adam --adam-betas '(0.9, 0.998)' \
-    --adam-eps 1e-8 --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 8000 --clip-norm 2 --max-tokens "$max_tokens" \
+    --adam-eps 1e-8 --lr 4.94e-4 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --clip-norm 2 --max-tokens "$max_tokens" \
     --max-update "$max_update" ${task[@]+"${task[@]}"} ${more[@]+"${more[@]}"}

@@ -13,7 +13,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ValueError("--plot: matplotlib is missing; pip install matplotlib (or fairseq-etads[plots])") from None
+        raise ValueError("--plot: matplotlib is missing: pip install matplotlib") from None
 
 
 def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:

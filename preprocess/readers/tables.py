@@ -264,7 +264,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'fairseq-etads[parquet]'") from None
+        raise InputError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:

@@ -14,12 +14,15 @@
 #   ROW                         architecture          data: prepare_gigaword.sh ...        published R-1 / R-2 / R-L, copied
 #   words-lvt2k-1sent           words_lvt2k           G SEPARATE                           34.97 / 17.17 / 32.70, 75.85 %
 #   words-lvt5k-1sent           words_lvt5k           G --separate-dictionaries --source-size 400000 --target-size 200000
-#                                                                                          36.4 / 17.7 / 33.71 (Rush's test)
+#                                                                                          36.4 / 17.7 / 33.71 (see below)
 #   words-lvt2k-2sent           words_lvt2k           two sentences, SEPARATE              35.73 / 17.38 / 33.25, 79.54 %
 #   words-lvt2k-2sent-hieratt   words_lvt2k_hieratt   ... --source-sentence-marks          36.05 / 18.17 / 33.52, 78.52 %
 #   feats-lvt2k-2sent           feats_lvt2k           ... --factors pos ner tf idf         35.90 / 17.57 / 33.38, 78.92 %
 #   feats-lvt2k-2sent-ptr       feats_lvt2k_ptr       --size 119505 --factors pos ner tf idf (one dictionary)
 #                                                                                          36.40 / 17.77 / 33.71, 78.70 %
+# The figures of words-lvt5k-1sent are from a copy of the paper's table that is garbled there: they repeat another row's.
+# From memory, the paper has 35.30 / 16.64 / 32.62.
+#
 # DUC-2004, recall at 75 bytes: words-lvt2k-1sent 28.35 / 9.46 / 24.59, words-lvt5k-1sent 28.61 / 9.42 / 25.24.
 #
 # As in the paper: width 400, vectors of 200, batches of 50 sorted within every ten, Adadelta, clipping, no dropout, at most

@@ -99,3 +99,28 @@ def test_a_script_that_is_ended_ends_what_it_started(tmp_path):
     assert process.wait(timeout=30) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    "options, warmup, said",
+    [
+        ([], 8000, ""),
+        (["--max-update", "30"], 3, "--max-update 30: warming up for 3 steps instead of 8,000"),
+        (["--max-update", "30", "--", "--warmup-updates", "7"], 7, ""),
+    ],
+)
+def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, said, tmp_path):
+    """With 8,000 warm-up steps, a training of 30 would end untrained, and without a word."""
+    (tmp_path / "prepared" / "bin").mkdir(parents=True)
+    (tmp_path / "prepared" / "bin" / "complete").touch()
+    recorder = tmp_path / "fairseq-train"
+    recorder.write_text('#!/bin/sh\necho "$@" > "$ARGUMENTS"\n')
+    recorder.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(SCRIPTS / "train.sh"), "--prepared", "prepared", "--out", "run", *options]
+    environment = {**os.environ, "PATH": path, "ARGUMENTS": str(tmp_path / "arguments")}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    arguments = (tmp_path / "arguments").read_text().split()
+    last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as argparse, which takes the last one
+    assert int(arguments[last + 1]) == warmup
+    assert (said in result.stderr) if said else ("warming up" not in result.stderr)

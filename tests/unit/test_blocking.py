@@ -6,7 +6,7 @@ import pytest
 import reference
 import torch
 from decoding import DICTIONARY, TASK, generate, make_sample, sharpened
-from helpers import EOS, make_dictionary, make_model
+from helpers import EOS, PAD, make_dictionary, make_model
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -91,3 +91,17 @@ def test_forced_words_are_not_blocked(documents):
     options = {"beam_size": 3, "max_len_b": 9, "no_repeat_ngram_size": 1}
     for row in generate(SummaryGenerator, [sharpened()], make_sample(documents), options, prefix_tokens=prefix):
         assert row[0]["tokens"][:4].tolist() == [7] * 4 and 7 not in row[0]["tokens"][4:].tolist()
+
+
+def test_documents_without_a_forced_word_are_blocked_beside_those_that_have_one():
+    model = make_model("etads_basic", TASK)  # says its last word again and again
+    prefix = torch.tensor([[7, 7, 7, 7], [PAD] * 4, [8, 8, 8, 8], [PAD] * 4])
+    options = {"beam_size": 3, "max_len_b": 9, "min_len": 9, "no_repeat_ngram_size": 1}
+    found = generate(SummaryGenerator, [model], make_sample([[5, 6], [7, 8], [9], [10]]), options, prefix_tokens=prefix)
+    for row, forced in zip(found, prefix.tolist()):
+        for hypothesis in row:
+            tokens = hypothesis["tokens"].tolist()
+            if forced[0] == PAD:
+                assert not reference.repeats(tokens, 1)
+            else:
+                assert tokens[:4] == forced and not reference.repeats(tokens[3:], 1)

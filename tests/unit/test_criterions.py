@@ -8,7 +8,7 @@ import reference
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from helpers import EOS, PAD, make_batch, make_model, make_task
+from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 from recurrent import recurrent, recurrent_task
 
 from fairseq_etads.criterions import LARGEST_LOSS, NonFiniteLossError, SummarizationNLL, coverage_loss
@@ -344,6 +344,10 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
     task._candidates = 0
+    task.build_model(model_config("etads", **SMALL, adaptive_softmax_cutoff="20,30", share_all_embeddings=False))
+    for name in ("summarization_nll", "cross_entropy"):
+        with pytest.raises(ValueError, match=f"--criterion {name} .*--adaptive-softmax-cutoff.*adaptive_loss"):
+            task.build_criterion(SimpleNamespace(_name=name))
     ours = criterion(task)
     optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
     task.train_step(make_sample(), model, ours, optimizer, update_num=23)

@@ -13,6 +13,7 @@ from helpers import EOS, PAD, make_batch
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.beam_search import BeamSearch
 from fairseq_etads.search.penalties import Scoring
 
 
@@ -79,6 +80,30 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
         late.settings = replace(late.settings, scoring=scoring)
         want = late.generate(None, sample)
         assert_same([row[:nbest] for row in early], [row[:nbest] for row in want])
+
+
+def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documents):
+    """Those of n words can end with n + 1 to 7 tokens; their costs must have changed places with them."""
+    asked, is_decided = [], BeamSearch._is_decided
+
+    class Recording(Boundless):
+        def bound(self, log_probs, shortest, longest, cost, source_lengths, gain):
+            asked.append((shortest, longest, source_lengths.tolist(), gain))
+            return super().bound(log_probs)
+
+    def checked(search, step, log_probs, cost):
+        torch.testing.assert_close(log_probs, search.live.log_probs[:, :, step])
+        torch.testing.assert_close(cost, search.scoring.coverage_cost(search.live.coverage, search.source.padding))
+        return is_decided(search, step, log_probs, cost)
+
+    monkeypatch.setattr(BeamSearch, "_is_decided", checked)
+    generator = SummaryGenerator(
+        [scripted_model(DICTIONARY)], DICTIONARY, 3, max_len_b=6, unk_penalty=-0.7, coverage_penalty=0.5
+    )
+    generator.settings = replace(generator.settings, scoring=Recording(**vars(generator.settings.scoring)))
+    generator.generate(None, make_sample(documents))
+    lengths = [len(document) + 1 for document in documents]
+    assert asked == [(words + 1, 7, lengths, 0.7) for words in range(1, 7)]
 
 
 def test_stopping_early_stops_early(monkeypatch, documents):
