@@ -33,7 +33,7 @@ TESTS = {
         "test_dropout.py::test_the_functions_drop_weights",
     ],
     "layers/pointer": ["test_pointer.py"],
-    "criterions": ["test_criterions.py"],
+    "criterions": ["test_criterions.py", "test_criterion_choice.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
     "search/blocking": ["test_blocking.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],

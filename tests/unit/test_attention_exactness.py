@@ -45,7 +45,7 @@ def test_center_and_scope_get_gradient_without_each_other(which):
     assert inputs[which].grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("width", [4, 8, 12, 16])
+@pytest.mark.parametrize("width", [4, 6, 8, 12, 16])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkeypatch, width, padded, gradient):

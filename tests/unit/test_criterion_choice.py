@@ -1,0 +1,46 @@
+"""Which criterion goes with which model: every combination of what matters."""
+
+import itertools
+
+import pytest
+
+from fairseq_etads.criterions import check_criterion
+
+NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+TEACHES = "--criterion {} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+OTHERS_WORDS = (
+    "--criterion {} would ask --pointer soft for words that other documents have: choose --criterion "
+    "summarization_nll, which has --label-smoothing too"
+)
+LEFT_OUT = (
+    "--criterion {} would ask for words that --large-vocabulary-trick leaves out: choose --criterion summarization_nll"
+)
+STATES = (
+    "--criterion {} would take the states of a model with --adaptive-softmax-cutoff for logits: choose --criterion "
+    "adaptive_loss, or leave out the cutoffs"
+)
+
+
+def expected(name, pointer, trick, adaptive):
+    """The first objection, or None."""
+    if name == "summarization_nll":
+        return STATES if adaptive else None
+    if pointer == "switch":
+        return TEACHES
+    if pointer == "soft" and name == "label_smoothed_cross_entropy":
+        return OTHERS_WORDS
+    if trick:
+        return LEFT_OUT
+    return STATES if adaptive and name != "adaptive_loss" else None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_combination_is_taken_or_refused_in_words(name):
+    for case in itertools.product(("none", "soft", "switch"), (False, True), (False, True)):
+        message = expected(name, *case)
+        if message is None:
+            check_criterion(name, *case)
+            continue
+        with pytest.raises(ValueError) as error:
+            check_criterion(name, *case)
+        assert str(error.value) == message.format(name), case
