@@ -11,7 +11,7 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError, read_lines
 
 from .files import SIDES, atomic_writer
-from .processes import PLUGIN, ordered_map
+from .processes import TOKENIZER_MODULES, ordered_map
 from .settings import Settings, inference_options
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
@@ -85,7 +85,7 @@ def encode_file(source: Path, destination: Path, settings: Settings, out: Path, 
     with atomic_writer(destination) as file:
         shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
         start = (settings, out, stage, side)
-        for encoded in ordered_map(_encode_lines, read_lines(source), jobs, _start_worker, start, [PLUGIN]):
+        for encoded in ordered_map(_encode_lines, read_lines(source), jobs, _start_worker, start, TOKENIZER_MODULES):
             file.write(encoded + "\n")
             shown.update()
         shown.close()

@@ -30,7 +30,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .files import atomic_writer
-from .processes import PLUGIN, ordered_map, run_apart
+from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 from .settings import Settings
 
 TAGS = ("pos", "ner")
@@ -243,7 +243,9 @@ def make_factors(
         items = _items(out, text, split, settings)
         with contextlib.ExitStack() as stack:
             opened = [stack.enter_context(atomic_writer(path)) for path in files]
-            for lines in ordered_map(_factor_lines, items, jobs, _start_worker, (settings, out, idf), [PLUGIN]):
+            for lines in ordered_map(
+                _factor_lines, items, jobs, _start_worker, (settings, out, idf), TOKENIZER_MODULES
+            ):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in settings.factors:

@@ -17,6 +17,9 @@ CHUNK = 64
 PLUGIN = "fairseq_etads.plugin"
 """The module that registers --tokenizer etads with fairseq; importing it takes seconds."""
 
+TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
+"""What --tokenizer etads imports, the last two when it first cuts a text."""
+
 
 def _processes(preload: Sequence[str]) -> Any:
     """Processes forked from a server that has imported the modules ``preload`` and done nothing else.

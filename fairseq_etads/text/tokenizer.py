@@ -9,10 +9,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, List
 
-# words.py imports nltk and sacremoses only when it needs them. etads-prepare forks its worker processes from one that
-# has loaded this plugin: imported here, they are loaded once for all workers.
-import nltk.tokenize  # noqa: F401
-import sacremoses  # noqa: F401
 from fairseq.data.encoders import register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
