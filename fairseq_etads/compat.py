@@ -161,7 +161,6 @@ def install() -> None:
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)
-        register_optimizer_step_post_hook(_count_step)
 
 
 _optimizer_steps = 0
@@ -172,8 +171,11 @@ def _count_step(*_: Any) -> None:
     _optimizer_steps += 1
 
 
+register_optimizer_step_post_hook(_count_step)
+
+
 def optimizer_steps() -> int:
-    """How many steps torch's optimisers have taken in this process since :func:`install`.
+    """How many steps torch's optimisers have taken in this process since this module was imported.
 
     fairseq's optimisers change ``parameter.data``, which no version counter notices.
     """

@@ -35,7 +35,7 @@ class Candidates:
         self.known_words, self.unk = known_words, unk
         ids = texts.masked_fill(texts >= known_words, unk).view(1 if shared else len(texts), -1).sort(dim=1).values
         frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
-        on_some_list = int(frequent.max()) if len(frequent) else known_words  # every id below is on some list
+        on_some_list = int(frequent.max())  # every id below is on some list
         rare = ids[ids >= on_some_list].unique()
         self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
         self.allowed: Optional[Tensor] = None
