@@ -23,7 +23,7 @@ class BuildFromNothing(build_py):
     """Empties ``build/lib`` first: setuptools would pack modules that an earlier build left there."""
 
     def run(self) -> None:
-        if not self.editable_mode:
+        if not getattr(self, "editable_mode", False):  # setuptools has it since 64; Python 3.9 brings 58
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
