@@ -10,8 +10,9 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .. import __version__
+from ..console import Parser, run
 from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
-from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+from .command_line import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, split_summary
 
@@ -31,7 +32,7 @@ COLUMN_HEADINGS = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="What summaries are made of, for any number of systems: ROUGE, copied, new and repeated n-grams.",
@@ -191,7 +192,7 @@ def _analyse(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
-    return run("etads-analyse", lambda: _analyse(args))
+    return run("etads-analyse", lambda: _analyse(args), ValueError)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from typing import Any, Dict, Optional, Sequence
 import numpy as np
 
 from .. import __version__
-from .command_line import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
+from ..console import Parser, run
+from .command_line import add_scoring_options, check_writable, read_summaries, settings_of, warn
 from .resampling import compare_pairs
 from .rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, find_swap
@@ -36,7 +37,7 @@ def write_examples(path: str, scores: np.ndarray, metrics: Sequence[str]) -> Non
 
 
 def _rouge_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-rouge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L, with 95 % confidence intervals.",
@@ -94,11 +95,11 @@ def _score(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-rouge`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _rouge_parser().parse_args(argv)
-    return run("etads-rouge", lambda: _score(args))
+    return run("etads-rouge", lambda: _score(args), ValueError)
 
 
 def _compare_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Is one system really better than another? Paired tests on the ROUGE scores of the same documents.",
@@ -174,7 +175,7 @@ def _compare(args: argparse.Namespace) -> None:
 def compare_main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-compare`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _compare_parser().parse_args(argv)
-    return run("etads-compare", lambda: _compare(args))
+    return run("etads-compare", lambda: _compare(args), ValueError)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the commands of evaluation share: options of scoring, reading their files, warnings and errors."""
+"""What the commands of evaluation share: options of scoring, reading their files, warnings."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 from .rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from .summaries import SENTENCE_MARK, check_counts, read_lines
@@ -89,20 +89,6 @@ def warn(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning as one line on stderr, beginning with the name of the command."""
     for warning in warnings:
         print(f"{prog}: warning: {warning}", file=sys.stderr)
-
-
-def run(prog: str, work: Callable[[], None]) -> int:
-    """Do the work of a command and return its exit code: 0, or 2 after an error, printed as one line on stderr."""
-    try:
-        work()
-    except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
-        return 1
-    except (OSError, ValueError) as error:
-        message = " ".join(str(error).split())
-        print(f"{prog}: error: {message}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
