@@ -17,11 +17,10 @@ from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
-from fairseq_etads.console import Parser, errors_in_one_line, printable
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .command import add_jobs
+from .command import Parser, add_jobs, errors_in_one_line, printable
 from .documents import SPLITTER_MODULES, BadDocument, DocumentLines, LineOptions, Unfit, make_lines
 from .files import SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .overlap import overlap

@@ -24,9 +24,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
-from fairseq_etads.console import Parser, errors_in_one_line
 from fairseq_etads.text.files import InputError
 
+from .command import Parser, errors_in_one_line
 from .debian_index import Stanza, clean, decode, parse_stanzas, read_index, source_names, split_description, stem
 from .debian_splits import UNIT_CHARS, Groups, Pair, assign, crossings, group_pairs, select
 from .files import SPLITS

@@ -4,10 +4,9 @@ import argparse
 from pathlib import Path
 from typing import List, Optional
 
-from fairseq_etads.console import Parser, errors_in_one_line
 from fairseq_etads.text.files import InputError
 
-from .command import add_jobs
+from .command import Parser, add_jobs, errors_in_one_line
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).

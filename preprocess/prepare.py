@@ -11,12 +11,11 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from fairseq_etads.console import Parser, errors_in_one_line
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
-from .command import add_jobs
+from .command import Parser, add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
 from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json

@@ -10,9 +10,9 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .. import __version__
-from ..console import Parser, run
+from ..console import Parser
 from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
-from .command_line import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
+from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, split_summary
 
@@ -192,7 +192,7 @@ def _analyse(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
-    return run("etads-analyse", lambda: _analyse(args), ValueError)
+    return run("etads-analyse", lambda: _analyse(args))
 
 
 if __name__ == "__main__":

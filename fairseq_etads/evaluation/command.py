@@ -9,8 +9,8 @@ from typing import Any, Dict, Optional, Sequence
 import numpy as np
 
 from .. import __version__
-from ..console import Parser, run
-from .command_line import add_scoring_options, check_writable, read_summaries, settings_of, warn
+from ..console import Parser
+from .command_line import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
 from .resampling import compare_pairs
 from .rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, find_swap
@@ -95,7 +95,7 @@ def _score(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-rouge`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _rouge_parser().parse_args(argv)
-    return run("etads-rouge", lambda: _score(args), ValueError)
+    return run("etads-rouge", lambda: _score(args))
 
 
 def _compare_parser() -> argparse.ArgumentParser:
@@ -175,7 +175,7 @@ def _compare(args: argparse.Namespace) -> None:
 def compare_main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-compare`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _compare_parser().parse_args(argv)
-    return run("etads-compare", lambda: _compare(args), ValueError)
+    return run("etads-compare", lambda: _compare(args))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
+from .. import console
 from .rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from .summaries import SENTENCE_MARK, check_counts, read_lines
 
@@ -89,6 +90,11 @@ def warn(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning as one line on stderr, beginning with the name of the command."""
     for warning in warnings:
         print(f"{prog}: warning: {warning}", file=sys.stderr)
+
+
+def run(prog: str, work: Callable[[], None]) -> int:
+    """:func:`fairseq_etads.console.run`; in evaluation a ValueError is a mistake of the user as well."""
+    return console.run(prog, work, ValueError)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

@@ -9,8 +9,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from tabulate import tabulate
 
 from .. import __version__
-from ..console import Parser, run
-from .command_line import check_writable, named_files, read_summaries, warn
+from ..console import Parser
+from .command_line import check_writable, named_files, read_summaries, run, warn
 from .human import CRITERIA, Rating, aggregate_ratings, csv_sheet, html_sheet, make_key, read_key, read_sheet
 from .rouge import RESAMPLES, SEED, check_at_least
 
@@ -128,7 +128,7 @@ def _score(args: argparse.Namespace) -> None:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-human`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
-    return run("etads-human", lambda: _make(args) if args.command == "make" else _score(args), ValueError)
+    return run("etads-human", lambda: _make(args) if args.command == "make" else _score(args))
 
 
 if __name__ == "__main__":
