@@ -14,6 +14,9 @@ say() {
     echo "== $*" >&2
 }
 
+# a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
+trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
+
 # number_of_version: the one in fairseq_etads/__init__.py.
 number_of_version() {
     sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/__init__.py"
@@ -160,7 +163,7 @@ without_log_interval() {
 # note_other_options RUN COMMAND: say if the checkpoints in RUN come from another command, which training would silently go on from.
 note_other_options() {
     local run=$1 before
-    before=$(cat "$run/started.txt" "$run/finished.txt" 2>/dev/null | head -n 1 | without_log_interval)
+    before=$({ cat "$run/started.txt" "$run/finished.txt" 2>/dev/null || true; } | head -n 1 | without_log_interval)
     if [ -f "$run/checkpoints/checkpoint_last.pt" ] && [ -n "$before" ] && [ "$before" != "$2" ]; then
         say "$run holds a training with other options; going on from its last checkpoint with these (another --out begins anew):"
         diff <(tr ' ' '\n' <<< "$before") <(tr ' ' '\n' <<< "$2") | sed -n 's/^\([<>]\) /     \1 /p' >&2 || true

@@ -190,7 +190,8 @@ class Watcher:
             return self.say(f"step {self.step:,}{said}", True)
         left = (self.clock() - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
         share = f"{self.step / steps:.0%}".replace("%", " %")
-        self.say(f"step {self.step:,} of {steps:,} ({share}){said}, about {duration(left)} left", True)
+        remaining = f", about {duration(left)} left" if left else ""
+        self.say(f"step {self.step:,} of {steps:,} ({share}){said}{remaining}", True)
         if self.usual is not None and self.clock() - self.started > 60 * self.usual:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(

@@ -55,7 +55,7 @@ started=$SECONDS
 say "unpacking the sample corpus"
 supervise etads-debian --sample --out "$out/text"
 
-common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
+common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
 model=("${SINUSOIDAL[@]}" --dropout 0.25)
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
@@ -64,8 +64,8 @@ summarise() {
 
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
-export USUAL_MINUTES=$(((steps * 7 + 1799) / 1800))  # on two cores that do nothing else
-train_small "$steps" --out "$out" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
+export USUAL_MINUTES=$((3 + steps * 5 / 1800))  # on two cores that do nothing else
+train_small "$steps" --out "$out" --text "$out/text" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
 # a baseline for the scores: the same model untrained, but for one step too small to matter
