@@ -152,7 +152,11 @@ train_once() {
     run_fairseq "$run/train.log" ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- "${command[@]}" || exit 2
     echo "${command[*]}" > "$run/finished.txt"
     rm -f "$run/started.txt"
-    say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
+    if [ -f "$run/checkpoints/checkpoint_best.pt" ]; then
+        say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
+    else
+        say "last checkpoint: $run/checkpoints/checkpoint_last.pt"
+    fi
 }
 
 # without_log_interval: a command on stdin without the option that changes nothing but the log.

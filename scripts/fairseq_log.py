@@ -63,7 +63,8 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
         lines: the end of its output. status: its exit status, or minus the signal that ended it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
-    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(map(OUT_OF_MEMORY.search, tail[-60:])):
+    errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(map(OUT_OF_MEMORY.search, errors)):
         limit = last_option(command, "--max-tokens") or last_option(command, "--batch-size", "--max-sentences")
         now = f" (now {limit})" if limit else ""
         if "train" in os.path.basename(command[0]):
@@ -78,18 +79,14 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
         if "argument --arch" in said:
             said = said.split(" (choose from")[0] + "; etads-models lists the architectures"
         return said
-    begin = max(
-        (n for n, line in enumerate(tail) if line.startswith("Traceback (most recent call last)")), default=None
-    )
-    if begin is not None:
-        for number in range(begin + 1, len(tail)):
-            match = re.match(r"^([A-Za-z_][\w.]*?)(?:: (.*))?$", tail[number])
-            if match:
-                name = match.group(1).rpartition(".")[2]
-                text = " ".join(
-                    [match.group(2) or "", *(line for line in tail[number + 1 :] if not MESSAGE.match(line))]
-                )
-                return text.strip() if name in SAID_PLAINLY and text.strip() else f"{name}: {text.strip()}"
+    tracebacks = [number for number, line in enumerate(tail) if line.startswith("Traceback (most recent call last)")]
+    for number in range(tracebacks[-1] + 1 if tracebacks else len(tail), len(tail)):
+        match = re.match(r"^([A-Za-z_][\w.]*?)(?:: (.*))?$", tail[number])
+        if match:
+            name = match.group(1).rpartition(".")[2]
+            rest = [line.strip() for line in tail[number + 1 :] if not MESSAGE.match(line)]
+            text = " ".join(filter(None, [match.group(2), *rest]))
+            return text if name in SAID_PLAINLY and text else f"{name}: {text}".rstrip(": ")
     return tail[-1] if tail else f"it said nothing and ended with exit status {status}"
 
 
