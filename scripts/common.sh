@@ -14,6 +14,8 @@ say() {
     echo "== $*" >&2
 }
 
+# Ctrl-C ends a script, also if the command that runs takes it for something else
+trap 'exit 130' INT
 # a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
@@ -25,6 +27,7 @@ number_of_version() {
 # usage: print the help of the calling script, which is the comment at its head.
 usage() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+    echo "  --version prints the version, --help this text"
     exit 0
 }
 
@@ -61,7 +64,8 @@ supervise() {
     # shellcheck disable=SC2064
     trap "end_by HUP $child" HUP
     wait "$child" || status=$?
-    trap - TERM INT HUP
+    trap - TERM HUP
+    trap 'exit 130' INT
     return "$status"
 }
 

@@ -116,7 +116,7 @@ install_torch_for_cpu() {
 }
 
 # torch first, and fairseq built against it: in an isolated build pip would fetch a second torch
-say "installing torch"
+say "installing torch and what fairseq is compiled with"
 install_torch_for_cpu
 "${pip[@]}" install -c "$ROOT/constraints.txt" torch numpy cython wheel setuptools
 if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then

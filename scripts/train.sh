@@ -16,7 +16,6 @@
 #   --max-tokens N      source tokens in a batch (default: 4096)
 #   --max-update N      steps (default: 200000)
 #   --cpu               do not use a GPU
-#   --version           print the version
 #
 # The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's peak at
 # width 512) and then inverse square root, gradient norm at most 2, label smoothing off. A training of fewer than 80,000
