@@ -108,6 +108,7 @@ prepare_corpus() {
     done
     [ -n "$out" ] || die "--out is missing; see --help"
     use_environment
+    need_folder --out "$out"
     say "reading the corpus into $out/text"
     if [ "$kind" = debian ]; then
         supervise etads-debian ${corpus[@]+"${corpus[@]}"} --out "$out/text"
