@@ -23,7 +23,7 @@ from bench_focus_attention import machine
 from bench_training_step import build
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_etads.commands.catalogue import numbered_dictionary
+from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}

@@ -21,7 +21,7 @@ from bench_focus_attention import machine
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from fairseq_etads.commands.catalogue import numbered_dictionary
+from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask

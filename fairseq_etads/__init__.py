@@ -6,14 +6,19 @@ makes checkpoints load safely.
 """
 
 import os
+import signal
 import sys
 
 __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
-    f"etads-{name}" for name in ("analyse", "compare", "corpus", "debian", "dictionary", "human", "prepare", "rouge")
+    {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
+    | {"etads-human", "etads-models", "etads-prepare", "etads-rouge"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 
 if os.path.basename((sys.argv or [""])[0]) not in COMMANDS_WITHOUT_FAIRSEQ:
     from . import plugin  # noqa: F401  # imported for its effect
+elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C while modules are being imported; fairseq_etads.console takes over when the work begins
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))

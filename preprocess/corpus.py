@@ -20,7 +20,7 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .command import add_jobs, errors_in_one_line, printable
+from .command import Parser, add_jobs, errors_in_one_line, printable
 from .documents import SPLITTER_MODULES, BadDocument, DocumentLines, LineOptions, Unfit, make_lines
 from .files import SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .overlap import overlap
@@ -324,7 +324,7 @@ def _add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any
 
 def build_parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("etads-corpus", description=DESCRIPTION, formatter_class=layout)
+    parser = Parser("etads-corpus", description=DESCRIPTION, formatter_class=layout)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     reader: Type[Reader]
     for reader in READERS:
@@ -362,7 +362,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     with errors_in_one_line("etads-corpus"):
         _check_options(args)
         report = build(args.reader(args), args)
-    print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
+        print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 
 if __name__ == "__main__":

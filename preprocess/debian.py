@@ -20,13 +20,13 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
 from fairseq_etads.text.files import InputError
 
-from .command import errors_in_one_line
+from .command import Parser, errors_in_one_line
 from .debian_index import Stanza, clean, decode, parse_stanzas, read_index, source_names, split_description, stem
 from .debian_splits import UNIT_CHARS, Groups, Pair, assign, crossings, group_pairs, select
 from .files import SPLITS
@@ -159,7 +159,7 @@ def build(options: argparse.Namespace) -> str:
     if is_done(options.out, report, options.force):
         return f"{options.out} is up to date; --force builds it again"
     if not packages:
-        print("warning: no Packages index (--packages): grouping by stems of names", file=sys.stderr)
+        print("etads-debian: warning: no Packages index (--packages): grouping by stems of names", file=sys.stderr)
     texts = [decode(content) for content in contents]
     known = {name: source for text, _ in texts[: len(packages)] for name, source in source_names(text).items()}
     stanzas = [stanza for text, _ in texts[len(packages) :] for stanza in parse_stanzas(text)]
@@ -223,13 +223,6 @@ def unpack_sample(options: argparse.Namespace) -> str:
     return summarise(report)
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong with options in one line, without argparse's usage in front."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
-
-
 NUMBERS = (
     ("train_size", 0, "pairs in train, 0 for all that are left"),
     ("valid_size", 2000, "pairs in valid"),
@@ -282,7 +275,7 @@ def parse_options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """The command etads-debian."""
     options = parse_options(argv)
-    with errors_in_one_line("etads-debian: error"):
+    with errors_in_one_line("etads-debian"):
         print(unpack_sample(options) if options.sample else build(options), file=sys.stderr)
 
 

@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from fairseq_etads.text.files import InputError
 
-from .command import add_jobs, errors_in_one_line
+from .command import Parser, add_jobs, errors_in_one_line
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
@@ -20,7 +20,7 @@ files: it has an id, so that it can be copied, and costs the model nothing. etad
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-dictionary", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
@@ -39,6 +39,9 @@ def main(argv: Optional[List[str]] = None) -> None:
     with errors_in_one_line("etads-dictionary"):
         if args.size == 0 or args.size < -1:
             raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
+        for path in [*args.train, *args.documents]:
+            if not path.is_file():
+                raise InputError(f"{path}: no such file")
         # here, so that --help and wrong options are answered without waiting for fairseq
         import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
         from fairseq_etads.vocabulary.dictionary import known_words
@@ -47,8 +50,8 @@ def main(argv: Optional[List[str]] = None) -> None:
 
         dictionary = build_dictionary(args.train, args.documents, args.size, max(1, args.jobs))
         write_dictionary(dictionary, args.out)
-    known = known_words(dictionary)
-    print(f"{args.out}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        known = known_words(dictionary)
+        print(f"{args.out}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
 
 
 if __name__ == "__main__":

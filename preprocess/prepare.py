@@ -15,7 +15,7 @@ from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
-from .command import add_jobs, errors_in_one_line
+from .command import Parser, add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
 from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
@@ -163,9 +163,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
@@ -230,11 +228,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     with errors_in_one_line("etads-prepare"):
         options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like)
         report = read_json(args.out / "report.json", "delete it to have it made again")
-    for name, about in report["lengths"].items():
-        longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
-        print(f"{name}: {about['lines']:,} lines, {longest}")
-    flags = shlex.join(command_line(options))
-    print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
+        for name, about in report["lengths"].items():
+            longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
+            print(f"{name}: {about['lines']:,} lines, {longest}")
+        flags = shlex.join(command_line(options))
+        print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 
 if __name__ == "__main__":

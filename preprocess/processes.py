@@ -9,6 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
+from fairseq_etads.console import leave_signals_to_parent
 from fairseq_etads.text.files import InputError
 
 CHUNK = 64
@@ -32,12 +33,32 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 @contextlib.contextmanager
-def _lost_processes_reported() -> Iterator[None]:
-    """Raise InputError where a process of a pool was killed."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+def _pool(count: int, preload: Sequence[str], *start: Any) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes, which end with this one, also if a signal ends it.
+
+    Args:
+        start: a function and its arguments, called in every process.
+
+    Raises:
+        InputError: a process was killed.
+    """
+    with ProcessPoolExecutor(count, _processes(preload), _start_process, start) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+        except Exception:
+            raise
+        except BaseException:  # a signal: wait for nothing
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise
+
+
+def _start_process(function: Optional[Callable[..., None]] = None, *arguments: Any) -> None:
+    leave_signals_to_parent()
+    if function is not None:
+        function(*arguments)
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -46,7 +67,7 @@ def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     Args:
         function: defined at the top level of a module, so that the process finds it.
     """
-    with _lost_processes_reported(), ProcessPoolExecutor(1, _processes([PLUGIN])) as pool:
+    with _pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -104,9 +125,7 @@ def ordered_map(
         for chunk in itertools.chain(first, chunks):
             yield from function(chunk)
         return
-    with _lost_processes_reported(), ProcessPoolExecutor(
-        max(1, jobs), _processes(preload), _start_worker, (start, arguments)
-    ) as pool:
+    with _pool(max(1, jobs), preload, _start_worker, start, arguments) as pool:
         pending: Deque[Future] = deque()
         try:
             for chunk in itertools.chain(first, chunks):

@@ -14,9 +14,20 @@ say() {
     echo "== $*" >&2
 }
 
+# Ctrl-C ends a script, also if the command that runs takes it for something else
+trap 'exit 130' INT
+# a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
+trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
+
+# number_of_version: the one in fairseq_etads/__init__.py.
+number_of_version() {
+    sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/__init__.py"
+}
+
 # usage: print the help of the calling script, which is the comment at its head.
 usage() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
+    echo "  --version prints the version, --help this text"
     exit 0
 }
 
@@ -47,10 +58,30 @@ supervise() {
     "$@" &
     local child=$! status=0
     # shellcheck disable=SC2064  # the child's number is wanted now
-    trap "kill -TERM $child 2>/dev/null; wait $child 2>/dev/null; exit 143" TERM INT HUP
+    trap "end_by INT $child" INT
+    # shellcheck disable=SC2064
+    trap "end_by TERM $child" TERM
+    # shellcheck disable=SC2064
+    trap "end_by HUP $child" HUP
     wait "$child" || status=$?
-    trap - TERM INT HUP
+    trap - TERM HUP
+    trap 'exit 130' INT
     return "$status"
+}
+
+# end_by SIGNAL CHILD: end CHILD and then this script, with the exit status that shells give to SIGNAL.
+end_by() {
+    kill -TERM "$2" 2>/dev/null || true
+    wait "$2" 2>/dev/null || true
+    [ "$1" != INT ] || echo "$(basename "$0"): interrupted; the same command goes on from here" >&2
+    exit $((128 + $(kill -l "$1")))
+}
+
+# need_folder OPTION DIR: make DIR, the value of OPTION, or say why it cannot be written to.
+need_folder() {
+    [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
+    mkdir -p "$2" 2>/dev/null || die "$1 $2: cannot be made; is a folder above it read-only, or a file?"
+    [ -w "$2" ] || die "$1 $2: cannot be written to"
 }
 
 # Put the project's commands on PATH: those of the environment that is active, else those of VENV.
@@ -77,6 +108,7 @@ prepare_corpus() {
     done
     [ -n "$out" ] || die "--out is missing; see --help"
     use_environment
+    need_folder --out "$out"
     say "reading the corpus into $out/text"
     if [ "$kind" = debian ]; then
         supervise etads-debian ${corpus[@]+"${corpus[@]}"} --out "$out/text"
@@ -92,37 +124,60 @@ prepare_corpus() {
 inference_options() {
     python - "$1" <<'PYTHON'
 import json, pathlib, sys
+out, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command that does without torch and fairseq
 from etads_preprocess.prepare import command_line, inference_options
-out = pathlib.Path(sys.argv[1])
 settings = json.loads((out / "prepare.json").read_text(encoding="utf-8"))["settings"]
 print("\n".join(command_line(inference_options(settings, out))))
 PYTHON
 }
 
-# train_once RUN PREPARED [options of fairseq-train]: train, and show the main lines of RUN/train.log. Does nothing if training
-# with these options has finished: fairseq-train would do one step more each time it is started again. Checkpoints are
+# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a command of fairseq; what it says goes to the end of LOG, and to the
+# terminal what a user wants to know of it: progress, warnings, the reason of a failure.
+run_fairseq() {
+    supervise python "$ROOT/scripts/fairseq_log.py" "$@"
+}
+
+# train_once RUN PREPARED [options of fairseq-train]: train, and show progress; everything is in RUN/train.log. Does nothing if
+# training with these options has finished: fairseq-train would do one step more each time it is started again. Checkpoints are
 # written every 1,000 steps and at the end of every epoch; the last and the best are kept.
 train_once() {
-    local run=$1 prepared=$2 command
+    local run=$1 prepared=$2 command wanted
     shift 2
     command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --criterion summarization_nll
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
-        --no-progress-bar --log-format simple --log-interval 100 "$@")
-    if [ "$(cat "$run/finished.txt" 2>/dev/null)" = "${command[*]}" ]; then
+        --no-progress-bar --log-format simple --log-interval 10 "$@")
+    wanted=$(without_log_interval <<< "${command[*]}")
+    if [ "$(cat "$run/finished.txt" 2>/dev/null | without_log_interval)" = "$wanted" ]; then
         say "already trained with these options (delete $run/finished.txt to go on): $run/checkpoints/checkpoint_best.pt"
         return
     fi
-    mkdir -p "$run"
-    say "training $run; log: $run/train.log"
-    supervise "${command[@]}" > >(tee -a "$run/train.log" | show_training >&2) 2>&1 ||
-        die "fairseq-train failed; see the end of $run/train.log"
+    need_folder --out "$run"
+    note_other_options "$run" "$wanted"
+    say "training $run; Ctrl-C interrupts it, and the same command goes on; log: $run/train.log"
+    run_fairseq "$run/train.log" ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- "${command[@]}" || exit 2
     echo "${command[*]}" > "$run/finished.txt"
-    say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
+    rm -f "$run/started.txt"
+    if [ -f "$run/checkpoints/checkpoint_best.pt" ]; then
+        say "best checkpoint: $run/checkpoints/checkpoint_best.pt"
+    else
+        say "last checkpoint: $run/checkpoints/checkpoint_last.pt"
+    fi
 }
 
-show_training() {
-    # sed -u: awk would hold lines back until it has read a block of them
-    sed -un '/| \(train\|valid\|train_inner\) |\|^[A-Za-z]*Error\|Loaded checkpoint\|done training/s/^\(.\{0,200\}\).*/\1/p'
+# without_log_interval: a command on stdin without the option that changes nothing but the log.
+without_log_interval() {
+    sed 's/ --log-interval [0-9]*//g'
+}
+
+# note_other_options RUN COMMAND: say if the checkpoints in RUN come from another command, which training would silently go on from.
+note_other_options() {
+    local run=$1 before
+    before=$({ cat "$run/started.txt" "$run/finished.txt" 2>/dev/null || true; } | head -n 1 | without_log_interval)
+    if [ -f "$run/checkpoints/checkpoint_last.pt" ] && [ -n "$before" ] && [ "$before" != "$2" ]; then
+        say "$run holds a training with other options; going on from its last checkpoint with these (another --out begins anew):"
+        diff <(tr ' ' '\n' <<< "$before") <(tr ' ' '\n' <<< "$2") | sed -n 's/^\([<>]\) /     \1 /p' >&2 || true
+    fi
+    echo "$2" > "$run/started.txt"
 }
 
 # For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings from.
@@ -220,3 +275,12 @@ train_recurrent() {
 
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
+
+# every script has this option; what stands after -- is for another command
+for argument in "$@"; do
+    case $argument in
+        --) break ;;
+        --version) echo "$(basename "$0") $(number_of_version)"; exit 0 ;;
+    esac
+done
+unset argument

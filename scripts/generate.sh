@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Summarise with a trained model: a split of its data, or documents from a file. One summary a line, in input order.
+# Summarise with a trained model: a split of its data, or documents of your own. One summary a line, in input order.
 #
 #   scripts/generate.sh --run DIR --output FILE [options] [-- options of fairseq-generate or fairseq-interactive]
 #
 #   --run DIR        what scripts/train.sh made
-#   --output FILE    where the summaries go
-#   --input FILE     raw documents, one a line (default: the test split)
+#   --output FILE    where the summaries go, one a line; as JSON lines with the documents' names if it ends in .jsonl;
+#                    - for standard output
+#   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
+#   --input-format F   what PATH is (default: told by its name and its first line, and said)
+#                    lines: every line is a document; file: the whole file is one; folder: every file in it is one;
+#                    jsonl: every record is one, in a field such as "article", "document" or "text"
+#   --source-column NAME   the field of the document in JSON lines, if it is not a known one
+#   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
 #   --prepared DIR   the prepared data (default: DIR/prepared)
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
@@ -17,17 +23,25 @@
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --cpu            do not use a GPU
 #
-# The summaries are detokenised words. FILE.log holds all that fairseq printed, scores and tokens included.
+# The summaries are detokenised words. FILE.log holds all that fairseq printed, scores and tokens included. Of JSON lines,
+# folders and several files, FILE.names says which document each summary belongs to: the record's "id" or line number, or
+# the file. For example:
+#
+#   scripts/generate.sh --run runs/mine --input articles/ --output summaries.jsonl
+#   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" input="" subset=test checkpoint="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
         --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --output) need_value "$@"; output=$2; shift 2 ;;
-        --input) need_value "$@"; input=$2; shift 2 ;;
+        --input) need_value "$@"; inputs+=(--input "$2"); shift 2 ;;
+        --input-format) need_value "$@"; need_choice "$1" "$2" lines jsonl folder file; reading+=("$1" "$2"); shift 2 ;;
+        --source-column) need_value "$@"; reading+=("$1" "$2"); shift 2 ;;
+        --skip-bad) reading+=("$1"); shift ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;
         --checkpoint) need_value "$@"; checkpoint=$2; shift 2 ;;
         --beam) need_value "$@"; beam=$2; shift 2 ;;
@@ -56,41 +70,63 @@ prepared=${prepared:-$run/prepared}
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
-[ -z "$input" ] || [ -f "$input" ] || die "--input $input: no such file"
+[ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
+[ ! -d "$output" ] || die "--output $output: is a folder; name a file"
 use_environment
 
-mkdir -p "$(dirname "$output")"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 log=$output.log
+if [ "$output" = - ]; then
+    log=$(mktemp "${TMPDIR:-/tmp}/generate.XXXXXX")
+else
+    need_folder --output "$(dirname "$output")"
+fi
+: > "$log" || die "--output $output: cannot be written"
 common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
 inference=()
 while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
-if [ -n "$input" ]; then
-    # fairseq would also end lines at lone carriage returns, and would not say where bad UTF-8 is
-    python - "$input" "$output.input" <<'PYTHON' || exit 2
-import pathlib, sys
-from fairseq_etads.text.files import InputError, read_lines
-try:
-    with open(sys.argv[2], "w", encoding="utf-8", newline="\n") as file:
-        for line in read_lines(pathlib.Path(sys.argv[1])):
-            file.write(" ".join(line.replace("\0", " ").split()) + "\n")
-except InputError as error:
-    sys.exit(f"generate.sh: --input {error}")
-PYTHON
-    wanted=$(wc -l < "$output.input")
-    say "summarising $wanted documents of $input"
-    supervise fairseq-interactive "${common[@]}" "${inference[@]}" --input "$output.input" --buffer-size 512 ${more[@]+"${more[@]}"} \
-        > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-interactive failed; see $output.err"; }
+if [ ${#inputs[@]} -gt 0 ]; then
+    # with the name of a command that does without torch and fairseq, which take seconds to import
+    python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.new_documents import main; main()' \
+        "${inputs[@]}" ${reading[@]+"${reading[@]}"} --out "$scratch" || exit 2
+    wanted=$(wc -l < "$scratch/documents")
+    say "summarising $((wanted)) documents"
+    command=(fairseq-interactive "${common[@]}" "${inference[@]}" --input "$scratch/documents" --buffer-size 512)
 else
     wanted=$(wc -l < "$prepared/tokens/$subset.source")
-    say "summarising the $wanted documents of $subset"
-    supervise fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset" ${more[@]+"${more[@]}"} \
-        > "$log" 2> "$output.err" || { tail -n 3 "$output.err" >&2; die "fairseq-generate failed; see $output.err"; }
+    say "summarising the $((wanted)) documents of $subset"
+    command=(fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset")
+    seq "$wanted" > "$scratch/names"
 fi
+run_fairseq "$log" --documents "$wanted" -- "${command[@]}" ${more[@]+"${more[@]}"} || exit 2
 # "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
-{ grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$output.partial"
-found=$(wc -l < "$output.partial")
+{ grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$scratch/summaries"
+found=$(wc -l < "$scratch/summaries")
 [ "$found" -eq "$wanted" ] || die "$wanted documents but $found summaries; see $log"
+
+# write_json_lines: {"document": name, "summary": text} for each summary.
+write_json_lines() {
+    python - "$scratch" <<'PYTHON'
+import json, pathlib, sys
+names, summaries = (
+    (pathlib.Path(sys.argv[1]) / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("names", "summaries")
+)
+for name, summary in zip(names, summaries):
+    sys.stdout.buffer.write((json.dumps({"document": name, "summary": summary}, ensure_ascii=False) + "\n").encode())
+PYTHON
+}
+case $output in
+    -) cat "$scratch/summaries"; rm -f "$log"; exit 0 ;;
+    *.jsonl) write_json_lines > "$output.partial" ;;
+    *) cp "$scratch/summaries" "$output.partial" ;;
+esac
 mv "$output.partial" "$output"
-rm -f "$output.input"
+rm -f "$output.names"
+# names that say more than the number of the line
+if [[ $output != *.jsonl ]] && ! seq "$wanted" | cmp -s - "$scratch/names"; then
+    cp "$scratch/names" "$output.names"
+    say "which document each line belongs to: $output.names"
+fi
 say "summaries: $output"

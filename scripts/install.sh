@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # Install fairseq-etads and everything it needs, in tested versions, into a virtual environment.
 #
-#   scripts/install.sh [--venv DIR] [--python PYTHON] [--dev] [--wheel FILE]
+#   scripts/install.sh [--venv DIR] [--python PYTHON] [--cpu | --gpu] [--dev] [--wheel FILE]
 #
 #   --venv DIR       where (default: $ETADS_VENV, or .venv in the repository); made if it is not there
 #   --python PYTHON  which Python makes it (default: python3); 3.9 or newer
+#   --cpu, --gpu     torch for processors alone, or with CUDA (default: with CUDA if there is an NVIDIA GPU)
 #   --dev            also what the tests need
 #   --wheel FILE     install this wheel of fairseq-etads (default: build one from the sources here)
+#
+# On Linux, PyPI's torch brings CUDA: gigabytes to download, and about 5 GB on disk. torch for processors comes from
+# https://download.pytorch.org/whl/cpu. If pip has an index of your own (PIP_INDEX_URL, pip.conf), that one decides. A
+# torch that is installed already stays; to choose again, delete the environment.
 #
 # Safe to run again: it installs only what is missing or has changed. fairseq is compiled (2 minutes on 2 cores), which
 # needs a C++ compiler and Python's headers.
@@ -14,11 +19,12 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 python=python3
-extras="" wheel=""
+extras="" wheel="" device=""
 while [ $# -gt 0 ]; do
     case $1 in
         --venv) need_value "$@"; VENV=$2; shift 2 ;;
         --python) need_value "$@"; python=$2; shift 2 ;;
+        --cpu | --gpu) [ -z "$device" ] || [ "$device" = "$1" ] || die "--cpu and --gpu exclude one another"; device=$1; shift ;;
         --dev) extras="[dev]"; shift ;;
         --wheel) need_value "$@"; wheel=$2; shift 2 ;;
         -h | --help) usage ;;
@@ -55,8 +61,63 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     exit 0
 fi
 
+# has_gpu: whether the machine has an NVIDIA GPU, as far as can be seen.
+has_gpu() {
+    { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; } || [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]
+}
+
+# installed_torch: the version of torch in the environment, if it is the one that constraints.txt wants.
+installed_torch() {
+    "$VENV/bin/python" - "$ROOT/constraints.txt" <<'PYTHON'
+import importlib.metadata, re, sys
+try:
+    version = importlib.metadata.version("torch")
+except importlib.metadata.PackageNotFoundError:
+    sys.exit()
+wanted = re.search(r'^torch==([^;\s]+)(?:; python_version >= "3.(\d+)")?', open(sys.argv[1]).read(), re.MULTILINE)
+applies = wanted and sys.version_info[:2] >= (3, int(wanted[2] or 0))
+print(version if not applies or version.split("+")[0] == wanted[1] else "")
+PYTHON
+}
+
+# own_index: pip's settings that say where packages come from, if they are not the public index.
+own_index() {
+    "$VENV/bin/python" -m pip --disable-pip-version-check config list |
+        grep -E '(^|[.])(index-url|extra-index-url|find-links|no-index)=' | grep -v "index-url='https://pypi.org/simple/*'" || true
+}
+
+CPU_INDEX=https://download.pytorch.org/whl/cpu
+# install_torch_for_cpu: from PyTorch's index, if there is a choice and no GPU. The torch of later commands is this one then.
+install_torch_for_cpu() {
+    local torch index kind why=""
+    torch=$(installed_torch)
+    if [ -n "$torch" ]; then
+        say "torch $torch is installed already and stays${device:+ ($device chooses for a new environment only)}"
+        return
+    fi
+    index=$(own_index)
+    if [ -n "$index" ]; then
+        say "torch comes from where pip's settings say: $(tr '\n' ' ' <<< "$index")"
+        return
+    fi
+    [ "$(uname -s)" = Linux ] || return 0  # only there PyPI's torch brings CUDA
+    kind=$device
+    [ -n "$kind" ] || { has_gpu && kind=--gpu || kind=--cpu; }
+    if [ "$kind" = --gpu ]; then
+        [ -n "$device" ] || why=": an NVIDIA GPU was found (--cpu does without)"
+        say "torch with CUDA, about 5 GB on disk$why"
+        return
+    fi
+    [ -n "$device" ] || why=": no NVIDIA GPU was found (--gpu takes CUDA nevertheless)"
+    say "torch for processors, 200 MB to download$why"
+    "${pip[@]}" install --no-deps --index-url "$CPU_INDEX" -c "$ROOT/constraints.txt" torch && return
+    [ -z "$device" ] || die "--cpu: $CPU_INDEX cannot be reached, or has no such torch; without --cpu, torch comes from PyPI, with CUDA (5 GB)"
+    say "WARNING: $CPU_INDEX cannot be reached, so torch comes from PyPI, with CUDA: about 5 GB on disk"
+}
+
 # torch first, and fairseq built against it: in an isolated build pip would fetch a second torch
-say "installing torch"
+say "installing torch and what fairseq is compiled with"
+install_torch_for_cpu
 "${pip[@]}" install -c "$ROOT/constraints.txt" torch numpy cython wheel setuptools
 if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     say "compiling fairseq"

@@ -8,18 +8,18 @@
 #   --pointer KIND   soft (default), switch or none: how words of the document are copied
 #   --tokens KIND    word (default), bpe or sentencepiece
 #   --size N         words known, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
-#   --steps N        training steps (default: 1800)
-#   --minutes N      stop training after N minutes even so (default: 7)
+#   --steps N        training steps (default: 1800, 5 to 7 minutes on 2 cores)
+#   --minutes N      stop training after N minutes, trained or not (default: no limit)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
 #   --no-install     use the environment that is active
 #   --gpu            use a GPU (default: the CPU; a GPU hardly helps so small a model)
 #
-# The corpus is the sample that comes with the project: 13,000 Debian package descriptions and their synopses. Run it
-# again to go on after an interruption; it does only what is missing.
+# The corpus is the sample that comes with the project: 13,000 Debian package descriptions and their synopses. You can
+# interrupt it with Ctrl-C: run again, it goes on where it was and does only what is missing.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out=$ROOT/runs/quickstart arch=etads pointer=soft tokens=word size="" steps=1800 minutes=7 install=yes device=(--cpu) environment=()
+out=$ROOT/runs/quickstart arch=etads pointer=soft tokens=word size="" steps=1800 minutes="" install=yes device=(--cpu) environment=()
 while [ $# -gt 0 ]; do
     case $1 in
         --out) need_value "$@"; out=$2; shift 2 ;;
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
         --venv) need_value "$@"; VENV=$2; environment+=(--venv "$2"); shift 2 ;;
         --python) need_value "$@"; environment+=(--python "$2"); shift 2 ;;
         --no-install) install=no; shift ;;
-        --gpu) device=(); shift ;;
+        --gpu) device=(); environment+=(--gpu); shift ;;
         -h | --help) usage ;;
         *) die "unknown option $1; see --help" ;;
     esac
@@ -43,31 +43,39 @@ need_choice --tokens "$tokens" bpe sentencepiece word
 [ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
 need_integer --size "$size"
 need_integer --steps "$steps"
-need_integer --minutes "$minutes"
+[ -z "$minutes" ] || need_integer --minutes "$minutes"
+need_folder --out "$out"
 if [ "$install" = yes ]; then
-    "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
+    supervise "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
     export PATH="$VENV/bin:$PATH"
 fi
 use_environment
 started=$SECONDS
 
 say "unpacking the sample corpus"
-etads-debian --sample --out "$out/text"
+supervise etads-debian --sample --out "$out/text"
 
-common=(--text "$out/text" --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
+common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
 model=("${SINUSOIDAL[@]}" --dropout 0.25)
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
         --beam 5 --min-len 4 --max-len 30 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 2
 }
 
-train_small "$steps" --out "$out" "${common[@]}" -- "${model[@]}" --stop-time-hours "$(python -c "print($minutes / 60)")"
+limit=()
+[ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
+export USUAL_MINUTES=$((3 + steps * 5 / 1800))  # on two cores that do nothing else
+train_small "$steps" --out "$out" --text "$out/text" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
 # a baseline for the scores: the same model untrained, but for one step too small to matter
 train_small 1 --out "$out/untrained" "${common[@]}" -- "${model[@]}" --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 
-"$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
-    --references "$out/text/test.target" --documents "$out/text/test.source" --lead 8 --show 3 | tee "$out/scores.txt"
+supervise "$ROOT/scripts/evaluate.sh" --summaries "$out/summaries.txt" --summaries "$out/untrained.txt" \
+    --references "$out/text/test.target" --documents "$out/text/test.source" --lead 8 --show 3 > "$out/scores.txt"
+cat "$out/scores.txt"
+if [ -n "$minutes" ] && tail -n 40 "$out/train.log" | grep -q "Stopping training due to cumulative_training_time"; then
+    say "WARNING: --minutes $minutes ended training before its $steps steps, so these scores are too low; run it again without --minutes"
+fi
 say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all of it is in $out"

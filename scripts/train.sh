@@ -23,7 +23,11 @@
 #
 #   scripts/train.sh --text data/cnndm --out runs/etads -- --update-freq 4 --seed 2       (on a GPU also --fp16)
 #
-# Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept.
+# While it trains, it shows steps and time left, validations and fairseq's warnings; DIR/train.log has everything. Curves, in
+# a browser:  ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir DIR/curves   (pip install tensorboard)
+#
+# Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept. Ctrl-C interrupts
+# training, and the same command goes on from the last checkpoint.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -57,7 +61,7 @@ need_integer --max-tokens "$max_tokens"
 need_integer --max-update "$max_update"
 use_environment
 
-mkdir -p "$out"
+need_folder --out "$out"
 prepared=${prepared:-$out/prepared}
 if [ -z "$text" ]; then
     [ -f "$prepared/bin/complete" ] || die "--prepared $prepared: nothing prepared there; a scripts/prepare_*.sh does it, or give --text"

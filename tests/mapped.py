@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 from fairseq_etads.text.files import InputError
 
@@ -34,3 +36,8 @@ def broken(items):
 
 def killed(items):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def asleep(items):
+    Path("started").touch()
+    time.sleep(600)

@@ -1,107 +1,53 @@
-"""The command ``etads-average``: write a checkpoint whose weights are the mean of several checkpoints' weights.
-
-fairseq has a script for this in its repository, but does not install it, and the script loads checkpoints unsafely.
-"""
+"""The command ``etads-average``: write a checkpoint whose weights are the mean of several checkpoints' weights."""
 
 import argparse
 import contextlib
 import os
-import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
-import torch
-from fairseq import checkpoint_utils
-from torch import Tensor
-
-_TRAINING_OPTION = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
-"""Options of a model that affect its training but not what its weights mean."""
+from ..console import Parser, run
+from ..text.files import InputError
 
 
-def _load(path: str) -> Dict[str, Any]:
-    """Load a checkpoint of fairseq-train; ValueError if it is something else or has weights that are not finite."""
-    if not os.path.isfile(path):
-        raise ValueError(f"{path}: no such file")
-    try:
-        checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
-        weights = checkpoint["model"].values()
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a checkpoint of fairseq-train ({type(error).__name__}: {error})") from None
-    if not all(isinstance(value, Tensor) for value in weights):
-        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model holds other things than tensors)")
-    for name, value in checkpoint["model"].items():
-        if value.is_floating_point() and not value.isfinite().all():
-            raise ValueError(f"{path}: {name} has weights that are not finite numbers")
-    return dict(checkpoint)
-
-
-def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """What checkpoints of one model have in common: its options, dictionaries, and the names and shapes of weights."""
-    cfg = checkpoint.get("cfg") or {}
-    options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
-    task = checkpoint.get("task_state") or {}
-    dictionaries = {name: value for name, value in task.items() if name.endswith("_dictionary")}
-    weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
-    return {**options, **dictionaries, **weights}
-
-
-def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """The first checkpoint with the mean of the weights of all, and without the states of the optimiser and of EMA.
-
-    Floating-point weights are summed in float64 and keep their dtype; all other tensors must be equal.
-
-    Raises:
-        ValueError: there are no files, one is not a checkpoint, or they are not of the same model: their options,
-            dictionaries or weights differ.
-    """
-    if not paths:
-        raise ValueError("no checkpoints to average")
-    result = _load(paths[0])
-    identity, model = _model_identity(result), result["model"]
-    sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
-    for path in paths[1:]:
-        checkpoint = _load(path)
-        other = _model_identity(checkpoint)
-        different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
-        if different:
-            raise ValueError(f"{path} is of another model than {paths[0]}: they differ in {different[0]}")
-        for name, value in checkpoint["model"].items():
-            if name in sums:
-                sums[name] += value
-            elif not torch.equal(value, model[name]):
-                raise ValueError(f"{path}: {name} is not a floating-point tensor and differs from that in {paths[0]}")
-    for name, total in sums.items():
-        model[name] = (total / len(paths)).to(model[name].dtype)
-    result.pop("last_optimizer_state", None)
-    for name in ("ema", "ema_fp32_params"):
-        result.get("extra_state", {}).pop(name, None)
-    return result
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-average`` and return its exit code, 2 after an error, which is one line on stderr."""
-    parser = argparse.ArgumentParser(
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
         prog="etads-average",
         description="Write a checkpoint whose weights are the mean of those of several checkpoints of one training.",
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
     parser.add_argument("output", metavar="OUT", type=Path, help="checkpoint to write; must not exist")
     parser.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="checkpoints of fairseq-train")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def _average(args: argparse.Namespace) -> None:
+    if args.output.exists():
+        raise InputError(f"OUT {args.output} exists")
+    for path in args.checkpoints:
+        if not os.path.isfile(path):
+            raise InputError(f"{path}: no such file")
+    # here, so that --help, --version and wrong options are answered without waiting for torch
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
+
+    import torch  # isort: skip
+    from .checkpoints import average_checkpoints  # isort: skip
+
     partial = args.output.with_name(args.output.name + ".partial")
     try:
-        if args.output.exists():
-            raise ValueError(f"OUT {args.output} exists")
         torch.save(average_checkpoints(args.checkpoints), partial)
         os.replace(partial, args.output)
-    except (OSError, ValueError, RuntimeError) as error:
+    finally:
         with contextlib.suppress(OSError):
             partial.unlink()
-        print(f"etads-average: error: {error}", file=sys.stderr)
-        return 2
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
-    return 0
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-average`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-average", lambda: _average(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -1,116 +1,21 @@
-"""The command ``etads-models``: the named architectures, their numbers of parameters, and their options.
-
-``fairseq-train --help`` does not show these options: it stops before it looks at ``--arch`` and ``--task``.
-"""
+"""The command ``etads-models``: list the named architectures, or the options of one of them."""
 
 import argparse
+import sys
 import warnings
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import List, Optional
 
-import torch
-from fairseq.data import Dictionary
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
-from fairseq.models import ARCH_MODEL_REGISTRY
-
-from ..models import rnn, transformer_options
-from ..options import SummarizationConfig
-from ..task import SummarizationTask
-from ..text.words import SENTENCE_MARK
-
-PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
-"""Named architectures of all families -> the options that each changes, with their values."""
-FACTOR_VALUES = 50
-"""Number of values that each source factor is assumed to have when parameters are counted."""
+from ..console import Parser, run
+from ..text.files import InputError
 
 
-def numbered_dictionary(size: int) -> Dictionary:
-    """A dictionary of ``size`` entries, special symbols included, whose words are numbers; for counts and timings."""
-    dictionary = Dictionary()
-    for number in range(size - len(dictionary)):
-        dictionary.add_symbol(str(number))
-    return dictionary
-
-
-def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Parameters of an architecture with its default options; shared parameters count once.
-
-    Args:
-        arch: a name in ``PRESETS``.
-        vocabulary: entries of the documents' dictionary, special symbols included.
-        target_vocabulary: entries of the summaries' dictionary; None if both share one dictionary.
-
-    Returns:
-        Their number; None if there are two dictionaries and the architecture needs a shared one.
-    """
-    cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
-    if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
-        return None
-    source = target = numbered_dictionary(vocabulary - 1)
-    source.add_symbol(SENTENCE_MARK)
-    if target_vocabulary is not None:
-        target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length differ, too
-    task = SummarizationTask(SummarizationConfig(), source, target)
-    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
-    with torch.device("meta"):  # shapes without memory
-        model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
-    """Name, number of parameters and changed options of each architecture, as text; see :func:`count_parameters`."""
-    for arch, changes in PRESETS.items():
-        changed = " ".join(_flag(option, value) for option, value in changes.items())
-        count = count_parameters(arch, vocabulary, target_vocabulary)
-        yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
-
-
-def _flag(option: str, value: Any) -> str:
-    """An option and its value as on a command line."""
-    name = option.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {value}"
-
-
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Appends defaults to the help of options, except where there is none or the help mentions it itself."""
-
-    def _get_help_string(self, action: argparse.Action) -> Optional[str]:
-        if action.default is None or "default" in (action.help or ""):
-            return action.help
-        return super()._get_help_string(action)
-
-
-def options_of(arch: str) -> argparse.ArgumentParser:
-    """A parser whose help shows the options of the task and of an architecture with their defaults."""
-    parser = argparse.ArgumentParser(
-        prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
-        usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
-        formatter_class=_Formatter,
-        add_help=False,
-    )
-    model = ARCH_MODEL_REGISTRY[arch]
-    gen_parser_from_dataclass(parser.add_argument_group("summarization task"), SummarizationConfig())
-    group = parser.add_argument_group(f"model {arch}")
-    model.add_args(group)
-    preset: Any = getattr(model, "__dataclass")()
-    for action in group._group_actions:  # fairseq leaves the defaults to the dataclass
-        default = getattr(preset, action.dest)
-        if str(default).startswith("${model."):
-            default = f"--{default[8:-1].replace('_', '-')}"
-        action.default = default
-    return parser
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run ``etads-models``."""
-    parser = argparse.ArgumentParser(
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
         prog="etads-models",
         description="List the named architectures with their numbers of parameters, or the options of one of them.",
         epilog="examples:  etads-models            etads-models etads",
     )
-    parser.add_argument("arch", nargs="?", choices=list(PRESETS), help="show this architecture's options")
+    parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
     parser.add_argument(
         "--vocabulary", type=int, default=50000, help="entries of the documents' dictionary (default: %(default)s)"
     )
@@ -119,12 +24,21 @@ def main(argv: Optional[List[str]] = None) -> None:
         type=int,
         help="entries of the summaries' dictionary (default: one for both, which some architectures need)",
     )
-    args = parser.parse_args(argv)
-    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    return parser
+
+
+def _show(args: argparse.Namespace) -> None:
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
-            parser.error(f"{option} {size}: choose 5 or more")
+            raise InputError(f"{option} {size}: choose 5 or more")
+    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    # here, so that --help, --version and wrong options are answered without waiting for fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from .architectures import PRESETS, describe, options_of
+
     if args.arch:
+        if args.arch not in PRESETS:
+            raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
         options_of(args.arch).print_help()
         return
     rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary, args.target_vocabulary)]
@@ -133,5 +47,11 @@ def main(argv: Optional[List[str]] = None) -> None:
         print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")
 
 
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-models`` and return its exit code."""
+    args = _parser().parse_args(argv)
+    return run("etads-models", lambda: _show(args))
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,6 +10,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from .. import __version__
+from ..console import Parser
 from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
 from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
@@ -31,7 +32,7 @@ COLUMN_HEADINGS = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="What summaries are made of, for any number of systems: ROUGE, copied, new and repeated n-grams.",

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Sequence
 import numpy as np
 
 from .. import __version__
+from ..console import Parser
 from .command_line import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
 from .resampling import compare_pairs
 from .rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
@@ -36,7 +37,7 @@ def write_examples(path: str, scores: np.ndarray, metrics: Sequence[str]) -> Non
 
 
 def _rouge_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-rouge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L, with 95 % confidence intervals.",
@@ -98,7 +99,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _compare_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Is one system really better than another? Paired tests on the ROUGE scores of the same documents.",

@@ -1,4 +1,4 @@
-"""What the commands of evaluation share: options of scoring, reading their files, warnings and errors."""
+"""What the commands of evaluation share: options of scoring, reading their files, warnings."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Sequence
 
+from .. import console
 from .rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from .summaries import SENTENCE_MARK, check_counts, read_lines
 
@@ -92,17 +93,8 @@ def warn(prog: str, warnings: Iterable[str]) -> None:
 
 
 def run(prog: str, work: Callable[[], None]) -> int:
-    """Do the work of a command and return its exit code: 0, or 2 after an error, printed as one line on stderr."""
-    try:
-        work()
-    except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
-        return 1
-    except (OSError, ValueError) as error:
-        message = " ".join(str(error).split())
-        print(f"{prog}: error: {message}", file=sys.stderr)
-        return 2
-    return 0
+    """:func:`fairseq_etads.console.run`; in evaluation a ValueError is a mistake of the user as well."""
+    return console.run(prog, work, ValueError)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

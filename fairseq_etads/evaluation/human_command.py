@@ -9,13 +9,14 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from tabulate import tabulate
 
 from .. import __version__
+from ..console import Parser
 from .command_line import check_writable, named_files, read_summaries, run, warn
 from .human import CRITERIA, Rating, aggregate_ratings, csv_sheet, html_sheet, make_key, read_key, read_sheet
 from .rouge import RESAMPLES, SEED, check_at_least
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Human evaluation: blind sheets to rate summaries on, and the means and agreement of the ratings.",

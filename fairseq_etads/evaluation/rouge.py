@@ -27,6 +27,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .. import __version__
+from ..console import leave_signals_to_parent
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
@@ -266,7 +267,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from map(function, items)
         return
-    with multiprocessing.Pool(jobs) as pool:
+    with multiprocessing.Pool(jobs, leave_signals_to_parent) as pool:
         yield from pool.imap(function, items, chunksize=64)
 
 

@@ -1,6 +1,9 @@
 """The shell pipelines, as a user types them."""
 
+import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -9,8 +12,20 @@ from pathlib import Path
 import pytest
 from helpers import run_command
 
+import fairseq_etads
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
+
+
+def test_every_script_tells_its_version(tmp_path):
+    scripts = [path for path in SCRIPTS.rglob("*.sh") if path.name != "common.sh"]
+    assert len(scripts) > 20
+    for script in scripts:
+        # behind other options, as people type it
+        output = run_command([str(script), "--out", "x", "--version"], cwd=tmp_path).stdout
+        assert output == f"{script.name} {fairseq_etads.__version__}\n"
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["quickstart", "install", "train", "generate", "evaluate", "test"])
@@ -45,9 +60,14 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
         (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
+        (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
+        (["train.sh", "--text", "a", "--out", "file"], ["--out file: is a file; name a folder"]),
+        (["train.sh", "--text", "a", "--out", "/proc/none"], ["--out /proc/none: cannot be made"]),
+        (["generate.sh", "--run", "x", "--output", "x", "--input-format", "csv"], ["csv", "lines jsonl folder file"]),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, command, words):
+    (tmp_path / "file").touch()
     result = run_command([str(SCRIPTS / command[0]), *command[1:]], cwd=tmp_path, check=False)
     assert result.returncode == 2
     for word in words:
@@ -68,25 +88,58 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert second.count("ROUGE-1") == 3
     assert (out / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns == weights, "trained again"
 
-    documents = tmp_path / "new.txt"
-    generate = [str(SCRIPTS / "generate.sh"), "--run", str(out), "--input", str(documents), "--cpu", "--max-len", "10"]
-    generate += ["--output", str(tmp_path / "new.summaries")]
+    assert "WARNING" not in first, "nothing was cut short"
+    assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
+    check_new_documents(out, tmp_path)
+
+
+def check_new_documents(run, tmp_path):
+    """Lines, JSON lines from standard input, a folder; to a file, to standard output, to JSON lines."""
+
+    def generate(*options, check=True, **kwargs):
+        command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", *options]
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, **kwargs)
+        assert result.returncode == 0 or not check, result.stderr
+        return result
+
+    documents = tmp_path / "new documents"
     # an empty line, a NUL, a carriage return inside a line, no newline at the end
     documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
-    run_command(generate, cwd=tmp_path)
+    said = generate("--input", "new documents", "--output", "new.summaries").stderr
     summaries = (tmp_path / "new.summaries").read_text().split("\n")
     assert len(summaries) == 5 and summaries[1] == "" and summaries[4] == ""
+    assert "--input-format file" in said and "1 documents are empty" in said
+    assert not (tmp_path / "new.summaries.names").exists(), "they would be the numbers of the lines"
 
     documents.write_bytes(b"fine\nnot \xff fine\n")
-    result = run_command(generate, cwd=tmp_path, check=False)
-    assert result.returncode == 2 and "new.txt, line 2: not UTF-8" in result.stdout.strip().splitlines()[-1]
+    result = generate("--input", "new documents", "--output", "new.summaries", check=False)
+    assert result.returncode == 2 and "new documents, line 2: not UTF-8" in result.stderr.strip().splitlines()[-1]
 
     documents.write_bytes(b"")
-    run_command(generate, cwd=tmp_path)
-    assert (tmp_path / "new.summaries").read_bytes() == b""
+    assert generate("--input", "new documents", "--output", "-").stdout == ""
+
+    records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["A game of\nchess.", "", "A library."])]
+    generate("--input", "-", "--output", "json", input="\n".join(map(json.dumps, records)))
+    summaries = (tmp_path / "json").read_text().split("\n")
+    assert summaries[1] == "" and summaries[0] and summaries[2] and len(summaries) == 4
+    assert (tmp_path / "json.names").read_text() == "no. 0\nno. 1\nno. 2\n"
+
+    folder = tmp_path / "articles"
+    folder.mkdir()
+    for name, text in (("chess", "A game of\nchess.\n"), ("empty", ""), ("library", "A library.\n")):
+        (folder / f"{name}.txt").write_text(text)
+    generate("--input", "articles", "--output", "out.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(record["document"], bool(record["summary"])) for record in found] == [
+        ("chess.txt", True),
+        ("empty.txt", False),
+        ("library.txt", True),
+    ]
 
 
-def test_a_script_that_is_ended_ends_what_it_started(tmp_path):
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     """Otherwise a second run would train into the same directory beside the first."""
     child = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     script = f'source "{SCRIPTS}/common.sh"; supervise {sys.executable} -c "{child}"'
@@ -95,8 +148,8 @@ def test_a_script_that_is_ended_ends_what_it_started(tmp_path):
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.terminate()
-    assert process.wait(timeout=30) == 143
+    process.send_signal(number)
+    assert process.wait(timeout=30) == status
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -111,16 +164,48 @@ def test_a_script_that_is_ended_ends_what_it_started(tmp_path):
 )
 def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, said, tmp_path):
     """With 8,000 warm-up steps, a training of 30 would end untrained, and without a word."""
-    (tmp_path / "prepared" / "bin").mkdir(parents=True)
-    (tmp_path / "prepared" / "bin" / "complete").touch()
-    recorder = tmp_path / "fairseq-train"
-    recorder.write_text('#!/bin/sh\necho "$@" > "$ARGUMENTS"\n')
-    recorder.chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(SCRIPTS / "train.sh"), "--prepared", "prepared", "--out", "run", *options]
-    environment = {**os.environ, "PATH": path, "ARGUMENTS": str(tmp_path / "arguments")}
-    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    result = train_by(tmp_path, 'echo "$@" > arguments', *options)
+    assert result.returncode == 0
     arguments = (tmp_path / "arguments").read_text().split()
     last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as argparse, which takes the last one
     assert int(arguments[last + 1]) == warmup
     assert (said in result.stderr) if said else ("warming up" not in result.stderr)
+
+
+def train_by(tmp_path, code, *options):
+    """Run train.sh where ``code``, lines of a shell, stands for fairseq-train."""
+    (tmp_path / "prepared" / "bin").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "prepared" / "bin" / "complete").touch()
+    stand_in = tmp_path / "fairseq-train"
+    stand_in.write_text(f"#!/bin/sh\n{code}\n")
+    stand_in.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(SCRIPTS / "train.sh"), "--prepared", "prepared", "--out", "a run", *options]
+    return subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+
+
+def test_the_reason_of_a_failed_training_is_on_the_terminal(tmp_path):
+    code = "echo usage; echo 'fairseq-train: error: argument --lr: invalid value' >&2; exit 2"
+    result = train_by(tmp_path, code, "--", "--lr", "high")
+    assert result.returncode == 2
+    assert "fairseq-train failed: argument --lr: invalid value\nall that it said is in a run/train.log" in result.stderr
+    assert (tmp_path / "a run" / "train.log").read_text().count("\n") == 2
+    assert not (tmp_path / "a run" / "finished.txt").exists()
+
+
+def test_a_training_that_goes_on_with_other_options_says_which(tmp_path):
+    code = 'mkdir -p "a run/checkpoints"; touch "a run/checkpoints/checkpoint_last.pt"; echo trained'
+    assert "other options" not in train_by(tmp_path, code, "--max-update", "30").stderr
+    again = train_by(tmp_path, code, "--max-update", "30").stderr
+    assert "already trained with these options" in again
+    assert "already trained" in train_by(tmp_path, code, "--max-update", "30", "--", "--log-interval", "7").stderr
+    other = train_by(tmp_path, code, "--max-update", "50").stderr
+    assert "a training with other options" in other
+    assert re.findall(r"^ +([<>] \S+)$", other, re.MULTILINE) == ["< 3", "> 5", "< 30", "> 50"]
+
+
+def test_an_interrupted_training_that_goes_on_with_other_options_says_which(tmp_path):
+    code = 'mkdir -p "a run/checkpoints"; touch "a run/checkpoints/checkpoint_last.pt"; exit 1'
+    assert train_by(tmp_path, code, "--max-update", "30").returncode == 2
+    assert "other options" not in train_by(tmp_path, code, "--max-update", "30").stderr
+    assert "> gru_seq2seq" in train_by(tmp_path, code, "--max-update", "30", "--arch", "gru_seq2seq").stderr

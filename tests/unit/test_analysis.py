@@ -229,7 +229,7 @@ def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, word
     options = [option.format(ref=tmp_path / "ref") for option in options]
     assert main([*files, *options]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("etads-analyse: error: ") and error.count("\n") == 1 and words in error
+    assert error.startswith("etads-analyse: ") and error.count("\n") == 1 and words in error
 
 
 @settings(max_examples=30)

@@ -53,7 +53,7 @@ def check_error(arguments, capsys, *words):
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("etads-rouge: error: ") and err.count("\n") == 1
+    assert err.startswith("etads-rouge: ") and err.count("\n") == 1
     assert all(word in err for word in words), err
 
 
@@ -154,9 +154,7 @@ def test_any_two_files_are_scored_line_by_line_or_refused_in_words(tmp_path_fact
     if code == 0:
         assert counts[0] == counts[1] == json.loads(saved.read_text())["n"]
     else:
-        assert (
-            code == 2 and errors.getvalue().startswith("etads-rouge: error: ") and directory.name in errors.getvalue()
-        )
+        assert code == 2 and errors.getvalue().startswith("etads-rouge: ") and directory.name in errors.getvalue()
         valid = [not data.decode("utf-8", "replace").count("\ufffd") for data in contents]
         assert not all(valid) or counts[0] != counts[1] or not all(counts)
 

@@ -1,0 +1,222 @@
+"""Documents to summarise, from JSON lines, folders or files, to the lines that fairseq-interactive reads.
+
+For ``scripts/generate.sh``, whose options these are. Texts are cleaned as ``etads-corpus`` cleans those of training.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_etads.text.files import InputError, read_lines
+
+from .command import Parser, errors_in_one_line
+from .documents import BadDocument, Document, LineOptions, make_lines
+from .files import atomic_writer
+from .readers.tables import COLUMNS
+
+FORMATS = ("lines", "jsonl", "folder", "file")
+SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
+"""Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
+
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+
+
+class NewDocument(NamedTuple):
+    """The name of a document, a file or the id or line number of a record, and its text in one line.
+
+    ``problem`` says why it cannot be read.
+    """
+
+    name: str
+    text: str
+    problem: str = ""
+
+
+def guess_format(paths: Sequence[Path]) -> str:
+    """The format of the inputs, from their names and, for a single file, its first line.
+
+    Raises:
+        InputError: they are of several formats.
+    """
+    found = {_format_of(path) for path in paths}
+    if len(found) > 1:
+        raise InputError("--input: folders, JSON lines and text files together; give those of one kind")
+    (kind,) = found
+    return "file" if kind == "lines" and len(paths) > 1 else kind
+
+
+def _format_of(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
+    if suffixes[-1:] in ([".jsonl"], [".json"]):
+        return "jsonl"
+    first = next((line for line in read_lines(path, "replace") if line.strip()), "")
+    try:
+        return "jsonl" if isinstance(json.loads(first), dict) else "lines"
+    except (ValueError, RecursionError):
+        return "lines"
+
+
+def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
+    """The documents of the inputs, in order.
+
+    Args:
+        kind: one of FORMATS.
+        column: field of the document in JSON lines; empty for the first known one.
+        fallback: as for :func:`read_lines`.
+    """
+    for path in paths:
+        if kind == "lines":
+            for number, line in enumerate(read_lines(path, fallback), 1):
+                # fairseq would also end lines at lone carriage returns
+                yield NewDocument(str(number), " ".join(line.replace("\0", " ").split()))
+        elif kind == "jsonl":
+            yield from _json_documents(path, column, fallback)
+        else:
+            for file in _files_of(path) if kind == "folder" else [path]:
+                name = file.name if kind == "folder" else str(file)
+                yield NewDocument(name, _one_line(list(read_lines(file, fallback))))
+
+
+def _files_of(folder: Path) -> List[Path]:
+    """The files of a folder by name, without hidden ones; raises InputError if there are none."""
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    files = [path for path in entries if path.is_file()]
+    if not files:
+        raise InputError(f"--input {folder}: no file in it")
+    if len(files) < len(entries):
+        _say(f"{folder}: {len(entries) - len(files)} folders in it are not looked into")
+    return files
+
+
+def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+    for number, line in enumerate(read_lines(path, fallback), 1):
+        if not line.strip():
+            continue
+        name = str(number)
+        try:
+            record = _record(line)
+            if isinstance(record.get("id"), (str, int)):
+                name = str(record["id"])
+            column = column or _known_column(record, f"{path}, line {number}")
+            yield NewDocument(name, _one_line(_pieces(record, column)))
+        except BadDocument as error:
+            yield NewDocument(name, "", f"{path}, line {number}: {error}")
+
+
+def _known_column(record: Dict[str, Any], where: str) -> str:
+    for column in SOURCE_COLUMNS:
+        if column in record:
+            return column
+    raise InputError(f"{where}: which field is the document? give --source-column, one of {', '.join(record)}")
+
+
+def _record(line: str) -> Dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
+    if not isinstance(record, dict):
+        raise BadDocument("not a JSON object")
+    return record
+
+
+def _pieces(record: Dict[str, Any], column: str) -> List[str]:
+    """The paragraphs of a text, or a list of sentences; raises BadDocument if the field is neither."""
+    if column not in record:
+        raise BadDocument(f'no "{column}"')
+    value = record[column]
+    if value is None or isinstance(value, str):
+        return (value or "").split("\n")
+    if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
+        return value
+    raise BadDocument(f'"{column}" is neither a text nor a list of texts')
+
+
+def _one_line(pieces: List[str]) -> str:
+    document = Document([piece for piece in pieces if piece.strip()], [])
+    return make_lines(document, LineOptions(keep_empty=True)).source
+
+
+def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
+    """What the inputs were taken for, and how to say that they are something else."""
+    what = {"lines": "line", "jsonl": "record"}.get(kind, "file")
+    advice = ""
+    if is_guess and kind == "lines" and blank:
+        advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"
+    elif is_guess and kind == "lines":
+        advice = "; --input-format file takes the whole file for one"
+    elif is_guess and kind == "file":
+        advice = "; --input-format lines takes every line for one"
+    names = ", ".join(map(str, paths[:3])) + (", …" if len(paths) > 3 else "")
+    return f"{names}: every {what} is a document ({number:,}){advice}"
+
+
+def _say(text: str) -> None:
+    print(f"== {text}", file=sys.stderr)
+
+
+def write_documents(args: argparse.Namespace) -> None:
+    """Write a line for each document to OUT/documents and its name to OUT/names; say what was found.
+
+    Raises:
+        InputError: an input cannot be read; without --skip-bad, a document cannot.
+    """
+    paths: List[Path] = []
+    for given in args.input:
+        path = Path(given)
+        if given == "-":
+            path = args.out / "standard input"
+            with open(path, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        elif not path.exists():
+            raise InputError(f"--input {given}: no such file or folder")
+        elif path.is_dir() and args.input_format not in (None, "folder"):
+            raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
+        paths.append(path)
+    kind = args.input_format or guess_format(paths)
+    counts, blank = _write(paths, kind, args)
+    if not counts["documents"] and kind != "lines":
+        raise InputError(f"--input {args.input[0]}: no document in it")
+    _say(_describe(kind, args.input_format is None, counts["documents"], args.input, blank))
+    if counts["bad"]:
+        _say(f"{counts['bad']:,} of them cannot be read (--skip-bad); their summaries are empty")
+
+
+def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
+    """Returns the numbers of documents and of bad ones, and whether an empty line stands between two others."""
+    counts: Counter = Counter()
+    blank_inside, blank_before = False, False
+    with atomic_writer(args.out / "documents") as texts, atomic_writer(args.out / "names") as names:
+        for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
+            if document.problem and not args.skip_bad:
+                raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")
+            counts["documents"] += 1
+            counts["bad"] += bool(document.problem)
+            blank_inside |= blank_before and bool(document.text) and counts["documents"] > 2
+            blank_before = not document.text
+            texts.write(document.text + "\n")
+            names.write(" ".join(document.name.split()) + "\n")
+    return counts, blank_inside
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Read the options of ``scripts/generate.sh`` that concern the input."""
+    parser = Parser("generate.sh", description=__doc__)
+    parser.add_argument("--input", metavar="PATH", action="append", required=True)
+    parser.add_argument("--input-format", choices=FORMATS)
+    parser.add_argument("--source-column", metavar="NAME", default="")
+    parser.add_argument("--skip-bad", action="store_true")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    args = parser.parse_args(argv)
+    with errors_in_one_line("generate.sh"):
+        write_documents(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""Run a command of fairseq for the scripts: all it says goes to a file, and what a user wants to know to the terminal.
+
+    scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
+
+Shown are steps done and time left, validations, every kind of warning once, how much truncation leaves out, and the
+reason if the command fails. The exit status is the command's. Needs nothing but Python.
+"""
+
+import argparse
+import math
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Set
+
+SHOWN_EVERY = 10.0
+"""Seconds between two lines of progress; a terminal is shown all of them, in one place."""
+
+KEPT_LINES = 400
+"""Last lines of the output that are searched for the reason of a failure."""
+
+LONGEST = 400
+"""Characters of a message that are shown."""
+
+MESSAGE = re.compile(r"^(?:[-\d]+ [\d:]+ \| (\w+) \| ([\w.]+) \| |(DEBUG|INFO|WARNING|ERROR|CRITICAL):([\w.]+):)(.*)")
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|OutOfMemoryError|can't allocate memory|not enough memory|bad_alloc|MemoryError"
+    r"|Cannot allocate memory|is killed by signal: Killed",
+    re.IGNORECASE,
+)
+SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
+"""Errors whose message says all; of others the name is shown as well."""
+
+
+def last_option(command: List[str], *names: str) -> Optional[str]:
+    """The value of an option in a command, the last one if it is given several times."""
+    places = [place for place, word in enumerate(command[:-1]) if word in names]
+    return command[places[-1] + 1] if places else None
+
+
+def duration(seconds: float) -> str:
+    """A time in words."""
+    if seconds < 90:
+        return f"{math.ceil(seconds / 10) * 10} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + " […]"
+
+
+def reason_of(lines: List[str], status: int, command: List[str]) -> str:
+    """Why the command failed, in a sentence.
+
+    Args:
+        lines: the end of its output. status: its exit status, or minus the signal that ended it.
+    """
+    tail = [line.rstrip() for line in lines if line.strip()]
+    errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(map(OUT_OF_MEMORY.search, errors)):
+        limit = last_option(command, "--max-tokens") or last_option(command, "--batch-size", "--max-sentences")
+        now = f" (now {limit})" if limit else ""
+        if "train" in os.path.basename(command[0]):
+            advice = f"lower --max-tokens{now}, then --truncate-source; -- --update-freq makes up for smaller batches"
+        else:
+            advice = f"lower --max-tokens{now} or --beam"
+        found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
+        return f"{found}: {advice}"
+    usage = [re.match(r"^[\w.-]+: error: (.*)", line) for line in tail]
+    if usage and usage[-1]:
+        said = usage[-1].group(1)
+        if "argument --arch" in said:
+            said = said.split(" (choose from")[0] + "; etads-models lists the architectures"
+        return said
+    tracebacks = [number for number, line in enumerate(tail) if line.startswith("Traceback (most recent call last)")]
+    for number in range(tracebacks[-1] + 1 if tracebacks else len(tail), len(tail)):
+        match = re.match(r"^([A-Za-z_][\w.]*?)(?:: (.*))?$", tail[number])
+        if match:
+            name = match.group(1).rpartition(".")[2]
+            rest = [line.strip() for line in tail[number + 1 :] if not MESSAGE.match(line)]
+            text = " ".join(filter(None, [match.group(2), *rest]))
+            return text if name in SAID_PLAINLY and text else f"{name}: {text}".rstrip(": ")
+    return tail[-1] if tail else f"it said nothing and ended with exit status {status}"
+
+
+class Watcher:
+    """Reads the lines of fairseq's output and says what matters.
+
+    Args:
+        command: the command that is run.
+        say: shows a line; the second argument tells that the next line may replace it.
+        clock: seconds from any start.
+        usual_minutes: after so long, say once how long it will still take and that it can be interrupted.
+        documents: how many documents are to be summarised, if it summarises.
+    """
+
+    def __init__(
+        self,
+        command: List[str],
+        say: Callable[[str, bool], None],
+        clock: Callable[[], float] = time.monotonic,
+        usual_minutes: Optional[float] = None,
+        documents: Optional[int] = None,
+    ):
+        self.command, self.say, self.clock = command, say, clock
+        self.usual, self.documents = usual_minutes, documents
+        self.last: Deque[str] = deque(maxlen=KEPT_LINES)
+        self.known: Set[str] = set()
+        self.started = self.began = clock()
+        self.shown_at = -math.inf
+        self.first_step = self.step = self.saved = self.summarised = self.empty = 0
+        self.stopped_by_clock = False
+        steps, epochs = last_option(command, "--max-update"), last_option(command, "--max-epoch")
+        self.steps = int(steps) if steps and steps.isdigit() else 0
+        self.epochs = int(epochs) if epochs and epochs.isdigit() else 0
+
+    def read(self, line: str) -> None:
+        """Take in one line of the output."""
+        self.last.append(line)
+        if self.documents is not None and re.match(r"D-\d+\t", line):
+            self.summarised += 1
+            if self._is_time() and self.summarised < self.documents:
+                self.say(f"{self.summarised:,} of {self.documents:,} summaries", True)
+            return
+        match = MESSAGE.match(line)
+        if match:
+            self._message(match.group(1) or match.group(3), match.group(2) or match.group(4), match.group(5).strip())
+
+    def _message(self, level: str, module: str, text: str) -> None:
+        empty = re.match(r"(\d+) empty document\(s\)", text)
+        if empty:
+            self.empty += int(empty.group(1))
+        elif level in ("WARNING", "ERROR", "CRITICAL"):
+            self._warn(text)
+        elif module == "train_inner":
+            self._progress(text)
+        elif module == "valid":
+            self._validated(text)
+        elif text.startswith("train ") and "left out)" in text:
+            option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
+            self.say(f"{text}; {option} sets how many are kept", False)
+        elif "begin training epoch" in text and not self.step:
+            self.began = self.clock()
+        elif text.startswith("Loaded checkpoint"):
+            found = re.search(r"@ (\d+) updates", text)
+            self.first_step = self.step = self.saved = int(found.group(1)) if found else 0
+            self.say(f"going on after step {self.step:,}", False)
+        elif text.startswith("Saved checkpoint"):
+            found = re.search(r"@ (\d+) updates", text)
+            self.saved = int(found.group(1)) if found else self.saved
+        elif text.startswith("Stopping training due to"):
+            self.stopped_by_clock = "stop_time_hours" in text
+        elif text.startswith("early stop"):
+            self.say(text, False)
+
+    def _warn(self, text: str) -> None:
+        kind = re.sub(r"\d[\d.,]*", "0", text)[:80]
+        if kind in self.known:
+            return
+        self.known.add(kind)
+        if OUT_OF_MEMORY.search(text):
+            text = f"a batch did not fit into memory and was left out: lower --max-tokens. fairseq said: {text}"
+        self.say(f"warning: {shorten(text)}", False)
+
+    def _progress(self, text: str) -> None:
+        """A line of the log such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
+        found = re.search(r'num_updates["=: ]+(\d+)', text)
+        if not found:
+            return
+        self.step = int(found.group(1))
+        steps, epoch = self.steps, re.search(r"^epoch (\d+): +(\d+) / (\d+)", text)
+        if self.epochs and epoch:
+            in_all = self.step - int(epoch.group(2)) + (self.epochs - int(epoch.group(1)) + 1) * int(epoch.group(3))
+            steps = min(filter(None, (steps, in_all)))
+        if not self._is_time():
+            return
+        loss = re.search(r"\bloss[\"=: ]+([\d.]+)", text)
+        said = f", loss {loss.group(1)}" if loss else ""
+        if not steps:
+            return self.say(f"step {self.step:,}{said}", True)
+        left = (self.clock() - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
+        share = f"{self.step / steps:.0%}".replace("%", " %")
+        remaining = f", about {duration(left)} left" if left else ""
+        self.say(f"step {self.step:,} of {steps:,} ({share}){said}{remaining}", True)
+        if self.usual is not None and self.clock() - self.started > 60 * self.usual:
+            where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
+            self.say(
+                f"this has taken longer than the usual {self.usual:g} minutes, so this machine is slow or busy; about "
+                f"{duration(left)} left. You can stop it (Ctrl-C) and start it again later: it goes on from the last "
+                f"checkpoint ({where})",
+                False,
+            )
+            self.usual = None
+
+    def _validated(self, text: str) -> None:
+        fields: Dict[str, str] = {}
+        for part in text.split(" | "):
+            name, _, value = part.strip().partition(" ")
+            fields[name] = value
+        wanted = [name for name in fields if name in ("loss", "ppl") or name.startswith(("rouge", "best_"))]
+        said = ", ".join(f"{name.replace('best_', 'best ')} {fields[name]}" for name in wanted)
+        self.say(f"validated after step {fields.get('num_updates', '?')}: {said or text}", False)
+
+    def _is_time(self) -> bool:
+        now = self.clock()
+        if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
+            return False
+        self.shown_at = now
+        return True
+
+    def end(self, status: int, log: str) -> None:
+        """Say how it ended."""
+        if self.empty:
+            self.say(f"{self.empty:,} documents are empty; so are their summaries", False)
+        if status:
+            name = os.path.basename(self.command[0])
+            self.say(f"{name} failed: {shorten(reason_of(list(self.last), status, self.command))}", False)
+            self.say(f"all that it said is in {log}", False)
+        elif self.stopped_by_clock:
+            share = f" of {self.steps:,} ({self.step / self.steps:.0%})".replace("%", " %") if self.steps else ""
+            self.say(
+                f"WARNING: the limit of time ended training after about step {self.step:,}{share}; the summaries will "
+                "be worse than they could be. Run it again with a longer limit or none: it goes on from there",
+                False,
+            )
+
+
+class Terminal:
+    """Shows lines on stderr; on a terminal, a line of progress is replaced by the next line."""
+
+    def __init__(self) -> None:
+        self.replaces = False
+
+    def say(self, text: str, is_progress: bool) -> None:
+        is_terminal = sys.stderr.isatty()
+        clear = "\r\033[K" if self.replaces else ""
+        self.replaces = is_progress and is_terminal
+        # an escape in a message would be obeyed by the terminal
+        text = "".join(c if c.isprintable() else " " for c in text)
+        sys.stderr.write(f"{clear}{text}" + ("" if self.replaces else "\n"))
+        sys.stderr.flush()
+
+
+def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
+    """Run the command, write its output to ``log`` line by line, and return its exit status, or minus its signal."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+    def leave(number: int, frame: object) -> None:
+        child.terminate()
+        child.wait()
+        sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
+    # stdout and stderr apart, so that no line of one is cut by the other
+    lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
+
+    def forward(stream: BinaryIO) -> None:
+        for line in stream:
+            lines.put(line if line.endswith(b"\n") else line + b"\n")
+        lines.put(None)
+
+    streams = [stream for stream in (child.stdout, child.stderr) if stream is not None]
+    for stream in streams:
+        threading.Thread(target=forward, args=(stream,), daemon=True).start()
+    still_open = len(streams)
+    while still_open:
+        line = lines.get()
+        if line is None:
+            still_open -= 1
+            continue
+        log.write(line)
+        log.flush()
+        watcher.read(line.decode("utf-8", "replace").rstrip("\n"))
+    return child.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", metavar="LOG", help="file to append the output to")
+    parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
+    parser.add_argument("--documents", metavar="N", type=int, help="how many documents fairseq-generate summarises")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
+    args = parser.parse_args()
+    watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)
+    with open(args.log, "ab") as log:
+        try:
+            status = run(args.command, log, watcher)
+        except FileNotFoundError:
+            sys.exit(f"{args.command[0]}: no such command; is the environment active? (scripts/install.sh)")
+    watcher.end(status, args.log)
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Every command: --version, --help, errors as one line, and its end by Ctrl-C."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fairseq_etads
+from fairseq_etads.console import errors_in_one_line, run
+from fairseq_etads.text.files import InputError
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = dict(re.findall(r'"(etads-\w+)=([\w.]+:\w+)"', (ROOT / "setup.py").read_text()))
+ASK = """
+import contextlib, importlib, io, json, sys
+module, _, function = sys.argv[2].partition(":")
+cases, name = json.loads(sys.argv[3]), sys.argv[1]
+sys.argv[:] = [name]
+main = getattr(importlib.import_module(module), function)
+answers = []
+for case in cases:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(case)
+        except SystemExit as end:
+            status = end.code
+    answers.append([status or 0, out.getvalue(), err.getvalue(), "torch" in sys.modules])
+print(json.dumps(answers))
+"""
+INTERRUPT = """
+import importlib, signal, sys
+name, (module, _, function), options = sys.argv[1], sys.argv[2].partition(":"), sys.argv[3:]
+def interrupt(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("given") or event == "import" and arguments[0] in WHEN_IMPORTED:
+        signal.raise_signal(signal.SIGINT)
+sys.addaudithook(interrupt)
+sys.argv[:] = [name]
+sys.exit(getattr(importlib.import_module(module), function)(options))
+"""
+WRONG = {
+    "etads-models": ["--vocabulary", "2"],  # it reads no file
+    "etads-average": ["out", "missing"],
+    "etads-rouge": ["missing", "missing"],
+    "etads-compare": ["missing", "missing", "missing"],
+    "etads-analyse": ["--source", "missing", "--reference", "missing"],
+    "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
+    "etads-corpus": ["table", "--train", "missing", "--out", "out"],
+    "etads-debian": ["--translation", "missing", "--out", "out"],
+    "etads-prepare": ["missing", "out"],
+    "etads-dictionary": ["out", "--train", "missing"],
+}
+WORK = {
+    "etads-models": [],
+    "etads-average": ["out", "given"],
+    "etads-rouge": ["given", "given"],
+    "etads-compare": ["given", "given", "given"],
+    "etads-analyse": ["--source", "given", "--reference", "given"],
+    "etads-human": ["make", "--source", "given", "--system", "a=given", "--out", "out", "--key", "key"],
+    "etads-corpus": ["parallel", "--train", "given", "given", "--out", "out"],
+    "etads-debian": ["--translation", "given", "--out", "out"],
+    "etads-prepare": [".", "out"],
+    "etads-dictionary": ["out", "--train", "given"],
+}
+"""Options with which the command opens the file "given", or else imports torch."""
+
+
+def command_line(code, command, *arguments):
+    return [sys.executable, "-c", code, command, ENTRIES[command], *arguments]
+
+
+def test_the_tables_above_name_every_command():
+    assert set(ENTRIES) == set(WRONG) == set(WORK) and ENTRIES
+
+
+@pytest.mark.parametrize("command", sorted(ENTRIES))
+def test_every_command_answers_alike(command, tmp_path):
+    cases = [["--version"], ["--help"], ["--colour"], WRONG[command]]
+    asked = command_line(ASK, command, json.dumps(cases))
+    result = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True)
+    version, teaching, unknown, wrong = json.loads(result.stdout)
+    assert version[:3] == [0, f"{command} {fairseq_etads.__version__}\n", ""]
+    status, said, _, _ = teaching
+    assert status == 0 and len(re.findall(rf"^.*\b{command} +\S", said, re.MULTILINE)) >= 2, "usage, but no example"
+    assert not teaching[3], "torch was imported to show the help"
+    for status, out, err, _ in (unknown, wrong):
+        assert (status, out) == (2, "")
+        assert re.fullmatch(rf"{command}( make| table)?: \S[^\n]*\n", err) and "error:" not in err
+    assert "--vocabulary 2" in wrong[2] if command == "etads-models" else "missing" in wrong[2]
+    assert not any(tmp_path.iterdir()), "something was written before the error"
+
+
+@pytest.mark.parametrize("command", sorted(ENTRIES))
+def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
+    for name in (
+        "given",
+        *(f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")),
+    ):
+        (tmp_path / name).write_text("a text\n")
+    code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
+    if command == "etads-prepare":
+        code = code.replace('"given"', '"train.source"')
+    line = command_line(code, command, *WORK[command])
+    result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 130, result.stderr
+    assert result.stderr == f"\n{command}: interrupted\n" and result.stdout == ""
+
+
+def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path):
+    code = INTERRUPT.replace("WHEN_IMPORTED", '("fairseq_etads.console",)')
+    result = subprocess.run(command_line(code, "etads-rouge", "a", "b"), cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "")
+
+
+POOLS = {
+    "preparation": "from etads_preprocess.processes import ordered_map; from mapped import asleep, nothing\n"
+    "work = lambda: list(ordered_map(asleep, range(200), 2, nothing, (), small=1))\n",
+    "evaluation": "from fairseq_etads.evaluation.rouge import _map_in_processes; from mapped import asleep\n"
+    "work = lambda: list(_map_in_processes(asleep, range(200), 2))\n",
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_processes_end_with_the_command(number, status, pool, tmp_path):
+    """A terminal sends Ctrl-C to all of them, ``kill`` a signal to the first alone; either way none is left."""
+    code = f"import sys; sys.argv[0] = 'etads-rouge'\n{POOLS[pool]}"
+    code += "from fairseq_etads.console import run\nsys.argv[0] = 'a'; sys.exit(run('etads-x', work))"
+    path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    errors = tmp_path / "errors"
+    with open(errors, "w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+            stderr=file, start_new_session=True,
+        )  # fmt: skip
+    deadline = time.monotonic() + 120
+    try:
+        while not (tmp_path / "started").exists():
+            assert process.poll() is None and time.monotonic() < deadline, errors.read_text()
+            time.sleep(0.02)
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        assert process.wait(timeout=60) == status
+        while is_alive(process.pid):
+            assert time.monotonic() < deadline, "processes are left"
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert errors.read_text() == ("\netads-x: interrupted\n" if number == signal.SIGINT else "")
+
+
+def is_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def raise_(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error, line",
+    [
+        (InputError("a sentence\nin two lines"), "etads-x: a sentence in two lines"),
+        (InputError("a name\x1b[2J"), "etads-x: a name\\x1b[2J"),
+        (PermissionError(13, "Permission denied", "out/file"), "etads-x: out/file: Permission denied"),
+    ],
+)
+def test_errors_are_one_line(error, line, capsys):
+    assert run("etads-x", lambda: raise_(error)) == 2
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_other_errors_are_not_hidden():
+    with pytest.raises(ValueError):
+        run("etads-x", lambda: raise_(ValueError("a mistake in the program")))
+    assert run("etads-x", lambda: raise_(ValueError("of the user")), ValueError) == 2
+
+
+def test_a_reader_that_leaves_hears_nothing():
+    code = "import sys; sys.argv[0] = 'etads-rouge'\nfrom fairseq_etads.console import run\n"
+    code += "sys.exit(run('etads-x', lambda: print('x' * 10)))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_signals_that_are_ignored_stay_ignored_and_others_come_back():
+    before = signal.getsignal(signal.SIGTERM)
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with errors_in_one_line("etads-x"):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not before
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,232 @@
+"""scripts/fairseq_log.py: what of fairseq's output a user of the scripts is shown."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "fairseq_log.py"
+spec = importlib.util.spec_from_file_location("fairseq_log", SCRIPT)
+fairseq_log = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(fairseq_log)
+
+TRAIN = ["fairseq-train", "bin", "--max-tokens", "4000", "--max-tokens", "500", "--max-update", "1800"]
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/bin/fairseq-train", line 8, in <module>
+    sys.exit(cli_main())
+{}"""
+
+
+def stamp(text, level="INFO", module="fairseq_cli.train"):
+    return f"2026-11-22 03:51:25 | {level} | {module} | {text}"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def watcher(command=TRAIN, **options):
+    said, clock = [], Clock()
+    return fairseq_log.Watcher(command, lambda text, _: said.append(text), clock, **options), said, clock
+
+
+@pytest.mark.parametrize(
+    "output, status, words",
+    [
+        (
+            "usage: fairseq-train [-h]\n  [--lr LR]\nfairseq-train: error: argument --lr: invalid",
+            2,
+            "argument --lr: invalid",
+        ),
+        (
+            "fairseq-train: error: argument --arch/-a: invalid choice: 'etadz' (choose from 'lstm', 'etads')",
+            2,
+            "argument --arch/-a: invalid choice: 'etadz'; etads-models lists the architectures",
+        ),
+        (TRACEBACK.format("ValueError: --focus-layers 9: choose"), 1, "--focus-layers 9: choose"),
+        (TRACEBACK.format("fairseq_etads.compat.UnsafeCheckpointError: a.pt: refused"), 1, "a.pt: refused"),
+        (
+            TRACEBACK.format("RuntimeError: Error(s) in loading:\n\tsize mismatch"),
+            1,
+            "RuntimeError: Error(s) in loading: size",
+        ),
+        (
+            TRACEBACK.format("KeyError: 'a'")
+            + "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + TRACEBACK.format("KeyError: 'b'"),
+            1,
+            "KeyError: 'b'",
+        ),
+        (TRACEBACK.format("AssertionError"), 1, "AssertionError"),
+        ("only this", 1, "only this"),
+        ("", 3, "it said nothing and ended with exit status 3"),
+        (
+            "",
+            -9,
+            "killed, as the system does when memory runs out: lower --max-tokens (now 500), then --truncate-source",
+        ),
+        (
+            TRACEBACK.format("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+            1,
+            "out of memory: lower --max-tokens (now 500)",
+        ),
+        (TRACEBACK.format("torch.OutOfMemoryError: CUDA out of memory. Tried"), 1, "out of memory: lower"),
+    ],
+)
+def test_the_reason_of_a_failure(output, status, words):
+    reason = fairseq_log.reason_of(output.split("\n"), status, TRAIN)
+    assert words in reason and "\n" not in reason
+
+
+def test_generation_without_memory_names_its_own_options():
+    assert "--beam" in fairseq_log.reason_of([], -9, ["/bin/fairseq-generate", "--max-tokens", "8"])
+
+
+def test_a_log_record_behind_the_traceback_is_no_part_of_the_reason():
+    lines = [*TRACEBACK.format("ValueError: --lr").split("\n"), stamp("done")]
+    assert fairseq_log.reason_of(lines, 1, TRAIN) == "--lr"
+
+
+def inner(step, loss=9.0):
+    return stamp(
+        f"epoch 001:    {step} / 160 loss={loss}, ppl=440, wps=1, num_updates={step}, lr=1", module="train_inner"
+    )
+
+
+def test_progress_tells_the_share_and_the_time_left():
+    watch, said, clock = watcher()
+    clock.now = 100  # data are being read
+    watch.read(stamp("begin training epoch 1", module="fairseq.trainer"))
+    for step, now in ((100, 160), (110, 161), (900, 640)):
+        clock.now = now
+        watch.read(inner(step))
+    assert said == [
+        "step 100 of 1,800 (6 %), loss 9.0, about 17 min left",
+        "step 900 of 1,800 (50 %), loss 9.0, about 9 min left",
+    ], "the second line came too soon after the first to be shown"
+
+
+def test_a_training_that_goes_on_is_not_timed_by_the_steps_before():
+    watch, said, clock = watcher()
+    watch.read(stamp("Loaded checkpoint run/checkpoint_last.pt (epoch 5 @ 800 updates)", module="fairseq.trainer"))
+    clock.now = 50
+    watch.read(inner(900))
+    assert said == ["going on after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
+
+
+def test_epochs_can_end_before_the_steps():
+    watch, said, clock = watcher([*TRAIN, "--max-epoch", "2"])
+    clock.now = 80
+    watch.read(inner(80))
+    assert said == ["step 80 of 320 (25 %), loss 9.0, about 4 min left"]
+
+
+def test_what_takes_unusually_long_can_be_stopped_and_says_so_once():
+    watch, said, clock = watcher(usual_minutes=2)
+    watch.read(stamp("Saved checkpoint run/checkpoint_last.pt (epoch 1 @ 160 updates, score 5.9)"))
+    for step in (100, 200, 300, 400):
+        clock.now += 60
+        watch.read(inner(step))
+    advice = [line for line in said if "longer than the usual 2 minutes" in line]
+    assert len(advice) == 1 and said.index(advice[0]) == 3, said
+    assert "(step 160)" in advice[0] and "Ctrl-C" in advice[0] and "15 min left" in advice[0]
+
+
+def test_every_kind_of_warning_is_shown_once():
+    watch, said, _ = watcher()
+    for number in (3, 44):
+        watch.read(
+            stamp(f"gradient overflow detected, setting loss scale to: {number}.0", "WARNING", "fairseq.trainer")
+        )
+    watch.read("WARNING:fairseq_etads.task:7 words cannot be copied")
+    watch.read(stamp("ran out of memory in forward pass, skipping batch", "WARNING", "fairseq.trainer"))
+    assert said[:2] == [
+        "warning: gradient overflow detected, setting loss scale to: 3.0",
+        "warning: 7 words cannot be copied",
+    ]
+    assert len(said) == 3 and "lower --max-tokens" in said[2]
+
+
+def test_truncation_of_the_training_data_is_shown():
+    watch, said, _ = watcher()
+    for split in ("valid", "train"):
+        text = f"{split} documents: 10 of 12 cut to 20 tokens (52 tokens, 87.0%, left out)"
+        watch.read(stamp(text, module="fairseq_etads.data.pairs"))
+    (line,) = said
+    assert line.startswith("train documents: 10 of 12") and "87.0%" in line and "--truncate-source" in line
+
+
+def test_validation_is_shown_with_its_scores():
+    watch, said, _ = watcher()
+    text = "epoch 002 | valid on 'valid' subset | loss 5.5 | ppl 46.67 | rouge2 11 | num_updates 80 | best_loss 5.4"
+    watch.read(stamp(text, module="valid"))
+    assert said == ["validated after step 80: loss 5.5, ppl 46.67, rouge2 11, best loss 5.4"]
+
+
+def test_a_training_that_the_clock_cut_is_called_so():
+    watch, said, _ = watcher()
+    watch.read(inner(180))
+    watch.read(stamp("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1 hour(s)"))
+    watch.end(0, "log")
+    assert "WARNING: the limit of time ended training after about step 180 of 1,800 (10 %)" in said[-1]
+    whole, said, _ = watcher()
+    whole.read(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
+    whole.end(0, "log")
+    assert said == []
+
+
+def test_summaries_and_empty_documents_are_counted():
+    watch, said, clock = watcher(["fairseq-generate"], documents=3)
+    for number in range(3):
+        clock.now += 60
+        watch.read(stamp(f"1 empty document(s) (numbers {number}): their summaries are empty", "WARNING", "task"))
+        watch.read(f"D-{number}\t-0.5\ta summary")
+    watch.end(0, "log")
+    assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty; so are their summaries"]
+
+
+def run(tmp_path, code, *options):
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "log"), *options, "--", sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_command_is_run_and_all_it_says_is_kept(tmp_path):
+    code = "import os; os.write(2, b'one\\n\\xff\\x1b[2J'); os.write(1, b'two\\n'); raise SystemExit(7)"
+    result = run(tmp_path, code)
+    assert result.returncode == 7 and result.stdout == ""
+    assert sorted((tmp_path / "log").read_bytes().splitlines()) == [b"one", b"two", b"\xff\x1b[2J"]
+    assert (
+        "failed: " in result.stderr
+        and "\x1b" not in result.stderr
+        and f"all that it said is in {tmp_path}" in result.stderr
+    )
+    assert run(tmp_path, "print('three')").returncode == 0
+    assert len((tmp_path / "log").read_bytes().splitlines()) == 4, "the log is continued"
+
+
+def test_a_killed_command_is_reported(tmp_path):
+    result = run(tmp_path, "import os; os.kill(os.getpid(), 9)")
+    assert result.returncode == 137 and "memory" in result.stderr
+
+
+def test_it_ends_what_it_runs(tmp_path):
+    code = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+    command = [sys.executable, str(SCRIPT), "log", "--", sys.executable, "-c", code]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -1,0 +1,136 @@
+"""What scripts/generate.sh takes for a document."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+from etads_preprocess.new_documents import main
+
+
+@pytest.fixture
+def read(tmp_path, capsys):
+    """Runs the module on options; returns its exit status, the documents, their names, and what was said."""
+
+    def read(*options, stdin=b""):
+        out = tmp_path / "out"
+        out.mkdir(exist_ok=True)
+        before, sys.stdin = sys.stdin, SimpleNamespace(buffer=io.BytesIO(stdin))
+        status = 0
+        try:
+            main([*map(str, options), "--out", str(out)])
+        except SystemExit as end:
+            status = end.code
+        finally:
+            sys.stdin = before
+        said = capsys.readouterr().err
+        if status:
+            return status, [], [], said
+        lines = [(out / name).read_text(encoding="utf-8").split("\n")[:-1] for name in ("documents", "names")]
+        return (status, *lines, said)
+
+    return read
+
+
+def test_lines_are_documents_and_it_is_said_how_to_mean_something_else(read, tmp_path):
+    path = tmp_path / "new.txt"
+    path.write_bytes(b"One\0 text. \n\nA game\rof chess\r\nlast")
+    status, documents, names, said = read("--input", path)
+    assert (status, documents, names) == (0, ["One text.", "", "A game of chess", "last"], ["1", "2", "3", "4"])
+    assert "every line is a document (4)" in said and "empty lines" in said and "--input-format file" in said
+    path.write_text("one\ntwo\n")
+    assert "empty lines" not in read("--input", path)[3]
+    assert read("--input", path, "--input-format", "lines")[3].endswith("every line is a document (2)\n")
+
+
+def test_an_empty_file_has_no_document(read, tmp_path):
+    (tmp_path / "new.txt").touch()
+    assert read("--input", tmp_path / "new.txt")[:3] == (0, [], [])
+
+
+def test_a_file_can_be_one_document(read, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"Title {name}\n\nA sentence. Another one.\n")
+    status, documents, _, _ = read("--input", tmp_path / "a.txt", "--input-format", "file")
+    assert (status, documents) == (0, ["Title a <q> A sentence. <q> Another one."])
+    # several files are told to be documents
+    status, documents, names, said = read("--input", tmp_path / "b.txt", "--input", tmp_path / "a.txt")
+    assert [document[:7] for document in documents] == ["Title b", "Title a"]
+    assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--input-format lines" in said
+
+
+def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
+    folder = tmp_path / "articles"
+    (folder / "sub").mkdir(parents=True)
+    for name in ("b.txt", "a.txt", ".hidden"):
+        (folder / name).write_text(f"Text {name[0]}.\n")
+    (folder / "c.txt").touch()
+    _, documents, names, said = read("--input", folder)
+    assert (documents, names) == (["Text a.", "Text b.", ""], ["a.txt", "b.txt", "c.txt"])
+    assert "1 folders in it are not looked into" in said and "every file is a document (3)" in said
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert read("--input", empty)[0] == 2
+
+
+def test_json_lines_have_a_field_and_perhaps_an_id(read, tmp_path):
+    records = [{"id": "x y", "article": "A b.\nC d."}, {"article": ["E f.", "G h."], "id": 7}, {"article": None}]
+    path = tmp_path / "new"  # told by its first line
+    path.write_text("\n".join(map(json.dumps, records)) + "\n\n")
+    status, documents, names, said = read("--input", path)
+    assert documents == ["A b. <q> C d.", "E f. <q> G h.", ""]
+    assert names == ["x y", "7", "3"] and "every record is a document (3)" in said
+    path.write_text('{"body": "B", "more": 1}\n')
+    status, _, _, said = read("--input", path)
+    assert status == 2 and "give --source-column, one of body, more" in said
+    assert read("--input", path, "--source-column", "body")[1] == ["B"]
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        (b'{"text": 5}', 'line 2: "text" is neither a text nor a list of texts'),
+        (b'{"texts": "a"}', 'line 2: no "text"'),
+        (b"[1]", "line 2: not a JSON object"),
+        (b"{", "line 2: not JSON"),
+    ],
+)
+def test_bad_records_are_named_or_counted(line, reason, read, tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.write_bytes(b'{"text": "a"}\n' + line + b'\n{"text": "c"}\n')
+    status, _, _, said = read("--input", path)
+    assert status == 2 and reason in said and "--skip-bad" in said and said.count("\n") == 1
+    status, documents, names, said = read("--input", path, "--skip-bad")
+    assert (status, documents, names) == (0, ["a", "", "c"], ["1", "2", "3"]) and "1 of them cannot be read" in said
+
+
+def test_what_is_not_utf8_is_named_or_replaced(read, tmp_path):
+    path = tmp_path / "new.txt"
+    path.write_bytes(b"fine\nnot \xff fine\n")
+    status, _, _, said = read("--input", path)
+    assert status == 2 and "new.txt, line 2: not UTF-8" in said
+    assert read("--input", path, "--skip-bad")[1] == ["fine", "not \ufffd fine"]
+
+
+@pytest.mark.parametrize(
+    "text, options, documents",
+    [
+        (b"one\ntwo\n", [], ["one", "two"]),
+        (b'{"text": "one"}\n', [], ["one"]),
+        (b"one\ntwo\n", ["--input-format", "file"], ["one <q> two"]),
+    ],
+)
+def test_standard_input(text, options, documents, read):
+    assert read("--input", "-", *options, stdin=text)[1] == documents
+
+
+def test_inputs_that_do_not_fit_are_refused(read, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    for options, words in (
+        (["--input", tmp_path / "missing"], "no such file or folder"),
+        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "those of one kind"),
+        (["--input", tmp_path, "--input-format", "lines"], "is a folder, and --input-format is lines"),
+    ):
+        status, _, _, said = read(*options)
+        assert status == 2 and words in said and said.startswith("generate.sh: ")
