@@ -29,8 +29,8 @@ def dictionary(known=GENERATED):
 
 
 def test_words_are_counted_as_a_loop_counts_them():
-    documents = [[5, 30, 46, 3], [6, 47] * 5 + [48], [7], []]
-    summaries = [[5, 30, 3, 47], [48, 47, 21], [], [8]]
+    documents = [[5, 30, 46, 3, GENERATED, KNOWN], [6, 47] * 5 + [48], [7], []]
+    summaries = [[5, 30, 3, 47, GENERATED, KNOWN], [48, 47, 21], [], [8]]
     pairs = make_pairs(documents, summaries)
     for known in (GENERATED, KNOWN):
         words = unknown = copyable = in_document = 0
