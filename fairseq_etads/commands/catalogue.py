@@ -22,7 +22,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="entries of the summaries' dictionary (default: one for both, which some architectures need)",
+        help="entries of the summaries' dictionary, or of the one dictionary that some architectures need (default: as "
+        "many as documents know)",
     )
     return parser
 

@@ -19,8 +19,8 @@ from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.embedding import VocabularyEmbedding
+from ..vocabulary.dictionary import known_words, without_tail
+from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding
 from ..vocabulary.output import OutputVocabulary
 from .common import SummarizationModel, check_words, register_presets
 from .transformer_options import (
@@ -120,6 +120,12 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
+    def build_output_projection(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Module) -> None:
+        super().build_output_projection(cfg, dictionary, embed_tokens)
+        table: Any = embed_tokens.weight
+        if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
+            self.output_projection = SharedTableOutput(table, len(dictionary))
+
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
@@ -199,7 +205,10 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         return SummarizationTransformerEncoder(cfg, src_dict, embed_tokens)
 
     @classmethod
-    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> SummarizationTransformerDecoder:
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
+        words = known_words(tgt_dict)
+        if words < embed_tokens.num_embeddings:  # one table for both sides, and the documents' has more words
+            embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
