@@ -4,6 +4,7 @@
 """
 
 import argparse
+import logging
 import warnings
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -121,6 +122,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     )
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it writes a debugging line for every model
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             parser.error(f"{option} {size}: choose 5 or more")
