@@ -20,7 +20,7 @@ from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
 from ..vocabulary.dictionary import without_tail
-from ..vocabulary.embedding import VocabularyEmbedding
+from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
 from ..vocabulary.output import OutputVocabulary
 from .common import SummarizationModel, check_words, register_presets
 from .transformer_options import (
@@ -184,14 +184,19 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         """
         options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
+        if task.is_loading:  # a checkpoint has vectors of its own
+            config.encoder.embed_path = config.decoder.embed_path = None
+        check_options(config, task)
         config.max_source_positions = position_limit(config, task, "source")
         config.max_target_positions = position_limit(config, task, "target")
-        check_options(config, task)
         return super().build_model(config, task)
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
-        plain = super().build_embedding(cfg, without_tail(dictionary), embed_dim, path)
+        words = without_tail(dictionary)
+        plain = super().build_embedding(cfg, words, embed_dim)
+        side = "encoder" if path == cfg.encoder.embed_path else "decoder"
+        load_vectors(path, words, plain, f"--{side}-embed-path")
         return VocabularyEmbedding(plain, dictionary.unk())
 
     @classmethod
