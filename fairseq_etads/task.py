@@ -20,6 +20,7 @@ from .data.pairs import SummarizationDataset
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities
+from .models.foreign import ForeignModels
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
@@ -35,7 +36,7 @@ leaves many more."""
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(FactoredTask, FairseqTask):
+class SummarizationTask(FactoredTask, ForeignModels, FairseqTask):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
