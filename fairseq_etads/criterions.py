@@ -16,7 +16,6 @@ from torch import Tensor
 from .attention import at_least_float32
 from .layers.pointer import PointerOutput
 from .vocabulary.candidates import Candidates
-from .vocabulary.dictionary import known_words
 from .vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
@@ -130,8 +129,7 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
-        # of models that are not this project's
-        self.plain_vocabulary = OutputVocabulary(known_words(task.target_dictionary), task.target_dictionary.unk())
+        self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         self._updates = 0
 
@@ -154,7 +152,8 @@ class SummarizationNLL(FairseqCriterion):
         logits, extra = model(**sample["net_input"])[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}
-        vocabulary: OutputVocabulary = extra.get("vocabulary", self.plain_vocabulary)
+        # models that are not this project's have a column for every word that they know
+        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
         target = vocabulary.target_columns(sample["target"])
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
