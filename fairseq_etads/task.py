@@ -21,6 +21,7 @@ from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities
 from .models.foreign import ForeignModels
+from .models.initial import is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
@@ -111,6 +112,8 @@ class SummarizationTask(FactoredTask, ForeignModels, FairseqTask):
         self._candidates = self._candidates or capabilities.large_vocabulary_trick
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self.read_factors(getattr(model, "factors", ()))
+        if self.cfg.init_from and not self.is_loading and is_first_launch(self.cfg):
+            load_initial_weights(model, self.cfg.init_from, self)
         return model
 
     @property
