@@ -174,6 +174,6 @@ class _Report:
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
     """The names with * for the layers' numbers, and how many there are of each."""
-    counts: "Counter[str]" = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
+    counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

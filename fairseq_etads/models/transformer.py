@@ -76,12 +76,13 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """As fairseq's, with the documents themselves ("src_tokens") for the pointer.
 
         "encoder_out" is what the decoder attends to: the states aggregated, then gated, if the options say so. An
-        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states".
+        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states",
+        gated as they are without aggregation: what the gate keeps from the decoder is kept from all of it.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
-        (memory,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        mask = padding_mask if padding_mask.any() else None
+        (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
+        memory, mask = last, padding_mask if padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
             if self.layer_norm is not None:  # with --encoder-normalize-before, layers return unnormalised states
@@ -89,9 +90,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             memory = self.aggregation(history, memory, mask)
         if self.gate is not None:
             memory = self.gate(memory, mask)
+            last = self.gate(last, mask) if self.aggregation is not None else memory
         states = out["encoder_states"] if return_all_hiddens else []
         result = {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
-        return result if self.aggregation is None else {**result, "last_states": out["encoder_out"]}
+        return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """As fairseq's, with what the pointer needs."""

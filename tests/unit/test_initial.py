@@ -108,7 +108,7 @@ def test_what_has_another_shape_or_no_place_is_listed_in_a_warning(tmp_path, cap
 def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog):
     plain = make_model("es_transformer", steps_task())
     model = make_model("gated_es_transformer", steps_task(), aggregation="add")
-    loaded, record = load(model, save(changed(plain), tmp_path / "es.pt"), caplog)
+    _, record = load(model, save(changed(plain), tmp_path / "es.pt"), caplog)
     assert torch.equal(model.decoder.layers[0].fc1.weight, plain.encoder.layers[0].fc1.weight)
     assert "decoder.layers" not in record.message and "encoder.gate.state_proj.weight" in record.message
 
@@ -125,7 +125,7 @@ def test_other_dictionaries_are_refused(tmp_path):
     other = steps_task()
     for dictionary in (other.src_dict, other.tgt_dict):
         dictionary.symbols = [*dictionary.symbols[:-12], "another", *dictionary.symbols[-11:]]
-    with pytest.raises(ValueError, match="another source dictionary .*--like"):
+    with pytest.raises(ValueError, match=r"another source dictionary .*--like"):
         load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
     larger = foreign_model("transformer_tiny", steps_task())
     larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))
@@ -135,13 +135,13 @@ def test_other_dictionaries_are_refused(tmp_path):
 
 def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
     model, task = make_model("etads", steps_task()), steps_task()
-    with pytest.raises(FileNotFoundError, match="--init-from .*nowhere.pt.: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
         load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
     path = save(recurrent(), tmp_path / "gru.pt")
-    with pytest.raises(ValueError, match="no weight that fits this model; .*decoder.cell.weight_ih"):
+    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
         load_initial_weights(model, path, task)
     torch.save({"weights": 1}, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match="x.pt: not a checkpoint of fairseq-train"):
+    with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):
         load_initial_weights(model, str(tmp_path / "x.pt"), task)
     torch.save({"model": {}, "trap": print}, tmp_path / "trap.pt")
     with pytest.raises(UnsafeCheckpointError, match="refers to"):
@@ -177,5 +177,5 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
 
 
 def test_a_failed_load_names_the_option():
-    with pytest.raises(RuntimeError, match="(?s)Missing key.*--init-from CHECKPOINT"):
+    with pytest.raises(RuntimeError, match=r"(?s)Missing key.*--init-from CHECKPOINT"):
         make_model("etads", steps_task()).load_state_dict(make_model("etads_basic", steps_task()).state_dict())
