@@ -86,6 +86,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
             f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
             "--criterion summarization_nll"
         )
+    if name == "adaptive_loss" and not adaptive_softmax:
+        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
     if adaptive_softmax and name != "adaptive_loss":
         raise ValueError(
             f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "

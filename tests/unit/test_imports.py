@@ -17,6 +17,7 @@ LEVELS = [
     {"search"},
     {"models", "criterions", "optim", "generation", "evaluation"},
     {"options"},
+    {"checks"},
     {"task"},
     {"plugin"},
     {"commands"},
