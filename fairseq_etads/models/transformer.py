@@ -151,6 +151,13 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots)
         return self.output_layer(states), extra
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
+        """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
+        upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
+        if self.output_projection is None:
+            upgraded.pop(f"{name}.output_projection.weight", None)
+        return upgraded
+
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:

@@ -35,6 +35,12 @@ def check_inherited(config: Any, is_new: bool) -> None:
             f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
             "--quant-noise-pq"
         )
+    block = config.quant_noise_pq_block_size
+    for option in (f"{side}_{name}" for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")):
+        if config.quant_noise_pq and (block < 1 or getattr(config, option) % block):
+            raise ValueError(
+                f"--quant-noise-pq-block-size {block} does not divide --{_flag(option)} {getattr(config, option)}"
+            )
     for option in ("tie_adaptive_weights", "tie_adaptive_proj"):
         if is_new and getattr(config, option):
             raise ValueError(f"--{_flag(option)} needs fairseq's --adaptive-input, which these models do not have")
