@@ -115,6 +115,20 @@ def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., An
     return load
 
 
+def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``load_model_ensemble_and_task``: the task checks ``--model-overrides`` first."""
+
+    @functools.wraps(load_models)
+    def load(filenames: Any, arg_overrides: Any = None, task: Any = None, *args: Any, **kwargs: Any) -> Any:
+        check = getattr(task, "check_model_overrides", None)
+        if check is not None and arg_overrides:
+            check(arg_overrides)
+        return load_models(filenames, arg_overrides, task, *args, **kwargs)
+
+    load.is_checking = True  # type: ignore[attr-defined]
+    return load
+
+
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
@@ -154,6 +168,10 @@ def install() -> None:
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
         checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
+    if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "is_checking"):
+        checkpoint_utils.load_model_ensemble_and_task = _checking_overrides(
+            checkpoint_utils.load_model_ensemble_and_task
+        )
     if file_io.IOPathManager is None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(utils.load_align_dict, "is_patched"):

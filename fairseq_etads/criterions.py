@@ -86,6 +86,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
             f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
             "--criterion summarization_nll"
         )
+    if name == "adaptive_loss" and not adaptive_softmax:
+        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
     if adaptive_softmax and name != "adaptive_loss":
         raise ValueError(
             f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
@@ -129,8 +131,7 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
-        # of fairseq's own models, whose output layer has a column for every entry of the dictionary
-        self.plain_vocabulary = OutputVocabulary(len(task.target_dictionary), task.target_dictionary.unk())
+        self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         self._updates = 0
 
@@ -150,8 +151,11 @@ class SummarizationNLL(FairseqCriterion):
 
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
-        logits, extra = model(**sample["net_input"])
-        vocabulary: OutputVocabulary = extra.get("vocabulary", self.plain_vocabulary)
+        logits, extra = model(**sample["net_input"])[:2]
+        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
+            extra = {"attn": [extra]}
+        # models that are not this project's have a column for every word that they know
+        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
         target = vocabulary.target_columns(sample["target"])
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
@@ -160,7 +164,7 @@ class SummarizationNLL(FairseqCriterion):
         coverage = nll.new_zeros(())
         weight = self.coverage_weight_now()
         if self.coverage_weight:
-            attention = extra["attn"][0] if pointer is None else pointer.log_copy.exp()
+            attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
             coverage = coverage_loss(attention, real).sum()
         loss = loss.masked_fill(~real, 0)
         self._check(loss, sample)
@@ -179,6 +183,15 @@ class SummarizationNLL(FairseqCriterion):
         if self.coverage_weight:
             logging_output["coverage_loss"] = coverage.detach()
         return total, logging_output["sample_size"], logging_output
+
+    @staticmethod
+    def _attention(extra: Dict[str, Any]) -> Tensor:
+        """The decoder's attention (N, T, S); ValueError if it returns none."""
+        attention = (extra.get("attn") or [None])[0]
+        if attention is None:
+            raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
+        result: Tensor = attention
+        return result
 
     def _likelihood(
         self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]

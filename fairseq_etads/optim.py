@@ -7,18 +7,24 @@ they are until their words come up again, and weight decay waits as well.
 """
 
 import contextlib
+import logging
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
+from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from omegaconf import II
 from torch import Tensor, nn
 
 from .vocabulary.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
+
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -85,6 +91,12 @@ class LazyRows(FairseqOptimizer):
             if is_lookup_table(parameter):
                 full_precision = parameter.dtype in (torch.float32, torch.float64)
                 set_sparse_gradient(parameter, full_precision and (alone or torch.distributed.get_world_size() == 1))
+        if not any(map(wants_sparse_gradient, params)):
+            plain = type(self).__name__[len("Lazy") :].lower()
+            logger.warning(
+                f"--optimizer lazy_{plain} does the same as {plain} here: it saves time with the word vectors of the "
+                "recurrent models, in one process and in full precision"
+            )
 
     @property
     def supports_flat_params(self) -> bool:
@@ -129,28 +141,42 @@ class LazyAdam(LazyRows, FairseqAdam):
     """fairseq's Adam on the rows that have a gradient; bias correction counts the table's steps."""
 
 
-@register_optimizer("lazy_adadelta")
+@dataclass
+class _LazyConfig(FairseqDataclass):
+    """Options that fairseq declares for its parser alone, which ``fairseq-hydra-train`` does not read."""
+
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
+    lr: List[float] = II("optimization.lr")
+
+
+@dataclass
+class LazyAdadeltaConfig(_LazyConfig):
+    """Options of ``--optimizer lazy_adadelta``, those of fairseq's Adadelta."""
+
+    adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
+    adadelta_eps: float = field(
+        default=1e-6, metadata={"help": "added to the denominator to improve numerical stability"}
+    )
+    anneal_eps: bool = field(default=False, metadata={"help": "ignored, as by fairseq"})
+
+
+@dataclass
+class LazyAdagradConfig(_LazyConfig):
+    """Options of ``--optimizer lazy_adagrad``."""
+
+    initial_accumulator: float = field(
+        default=0.0, metadata={"help": "where the sums of squared gradients begin (See et al. 2017: 0.1)"}
+    )
+
+
+@register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
 class LazyAdadelta(LazyRows, Adadelta):
     """fairseq's Adadelta on the rows that have a gradient."""
 
 
-@register_optimizer("lazy_adagrad")
+@register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad on the rows that have a gradient, with the same result: Adagrad does not move other rows.
-
-    ``--initial-accumulator`` is where the sums of squared gradients begin (See et al. 2017: 0.1).
-    """
-
-    @staticmethod
-    def add_args(parser: Any) -> None:
-        Adagrad.add_args(parser)
-        parser.add_argument(
-            "--initial-accumulator",
-            type=float,
-            default=0.0,
-            metavar="X",
-            help="where the sums of squared gradients begin (See et al. 2017: 0.1)",
-        )
+    """fairseq's Adagrad on the rows that have a gradient, with the same result: Adagrad does not move other rows."""
 
     @property
     def optimizer_config(self) -> Dict[str, Any]:

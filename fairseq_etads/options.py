@@ -49,6 +49,13 @@ class SummarizationConfig(FairseqDataclass):
             f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
         },
     )
+    init_from: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "begin training with the weights of this checkpoint that the model has under the same name, for "
+            "example those of a model without pointer or coverage; ignored when training resumes"
+        },
+    )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
@@ -141,6 +148,9 @@ class SummarizationConfig(FairseqDataclass):
     eval_rouge_print_samples: int = field(
         default=0, metadata={"help": "log the summaries and references of the first N documents"}
     )
+    save_dir: str = II("checkpoint.save_dir")
+    restore_file: str = II("checkpoint.restore_file")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
     maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
     train_subset: str = II("dataset.train_subset")

@@ -13,14 +13,15 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
+from .checks import CheckedOptions
 from .compat import replacements_file
-from .criterions import check_criterion
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.unknown_words import check_data
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
-from .layers.capabilities import decoder_capabilities
+from .models.foreign import ForeignModels
+from .models.initial import is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, with_known_words
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(FactoredTask, FairseqTask):
+class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
@@ -51,9 +52,6 @@ class SummarizationTask(FactoredTask, FairseqTask):
         self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
         self._trained: Optional[Dict[str, Any]] = None
-        self._pointer = "none"
-        self._candidates = 0
-        self._adaptive_softmax = False
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
@@ -105,29 +103,17 @@ class SummarizationTask(FactoredTask, FairseqTask):
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the model, and remember what the criterion and the data must know of it."""
+        """Build the model, remember which factors it reads, and begin with the weights of --init-from."""
         model = super().build_model(cfg, *args, **kwargs)
-        capabilities = decoder_capabilities(model)
-        self._pointer = self._pointer if capabilities.pointer is None else capabilities.pointer.kind
-        self._candidates = self._candidates or capabilities.large_vocabulary_trick
-        self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self.read_factors(getattr(model, "factors", ()))
+        if self.cfg.init_from and not self.is_loading and is_first_launch(self.cfg):
+            load_initial_weights(model, self.cfg.init_from, self)
         return model
 
     @property
     def is_loading(self) -> bool:
         """Whether a checkpoint is being loaded, and no new model is trained."""
         return self._trained is not None
-
-    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion.
-
-        Raises:
-            ValueError: it does not go with the model; see :func:`check_criterion`.
-        """
-        name = getattr(cfg, "_name", None) or getattr(cfg, "criterion", None)
-        check_criterion(str(name), self._pointer, bool(self._candidates), self._adaptive_softmax)
-        return super().build_criterion(cfg, *args, **kwargs)
 
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
@@ -234,6 +220,9 @@ class SummarizationTask(FactoredTask, FairseqTask):
 
         Args:
             args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer.
+
+        Raises:
+            ValueError: an option is impossible, or has no effect.
         """
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:

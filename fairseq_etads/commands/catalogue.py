@@ -1,6 +1,7 @@
 """The command ``etads-models``: list the named architectures, or the options of one of them."""
 
 import argparse
+import logging
 import sys
 import warnings
 from typing import List, Optional
@@ -33,6 +34,7 @@ def _show(args: argparse.Namespace) -> None:
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
     warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it writes a debugging line for every model
     # here, so that --help, --version and wrong options are answered without waiting for fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
     from .architectures import PRESETS, describe, options_of

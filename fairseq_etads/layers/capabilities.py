@@ -18,6 +18,7 @@ class DecoderCapabilities(NamedTuple):
         large_vocabulary_trick: how many words its softmax runs over; 0: all.
         is_incremental: it is one of fairseq's decoders that keep a state from step to step.
         has_adaptive_softmax: its words are in clusters with a softmax each.
+        drops_layers: it leaves out some of its layers in training, and then returns no attention.
     """
 
     shares_documents: bool = False
@@ -26,6 +27,7 @@ class DecoderCapabilities(NamedTuple):
     large_vocabulary_trick: int = 0
     is_incremental: bool = False
     has_adaptive_softmax: bool = False
+    drops_layers: bool = False
 
 
 def decoder_capabilities(model: Any) -> DecoderCapabilities:
@@ -38,6 +40,7 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),
         is_incremental=isinstance(decoder, FairseqIncrementalDecoder),
         has_adaptive_softmax=getattr(decoder, "adaptive_softmax", None) is not None,
+        drops_layers=bool(getattr(decoder, "decoder_layerdrop", 0)),
     )
 
 

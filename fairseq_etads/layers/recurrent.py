@@ -4,6 +4,7 @@ from typing import Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -30,6 +31,7 @@ class BidirectionalGRU(nn.Module):
         super().__init__()
         between = dropout if layers > 1 else 0.0
         self.rnn = nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+        self.dropout = FairseqDropout(between, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
         """Inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding, and last ones.
@@ -46,6 +48,8 @@ class BidirectionalGRU(nn.Module):
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states and last states."""
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        # torch's module drops between its layers in training mode, and --retain-dropout asks for it in evaluation
+        self.rnn.training = self.training or self.dropout.apply_during_inference
         packed, final = self.rnn(packed)
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         return states, torch.cat([final[-2], final[-1]], dim=1)
@@ -58,7 +62,7 @@ class BidirectionalGRU(nn.Module):
         weights = self.rnn.all_weights  # a list for each layer and direction: forward, backward, forward, …
         for layer in range(self.rnn.num_layers):
             if layer:
-                x = F.dropout(torch.cat([forward, backward], dim=2), self.rnn.dropout, self.training)
+                x = self.dropout(torch.cat([forward, backward], dim=2))
             forward = self._run_direction(x, weights[2 * layer])
             backward = _take_positions(
                 self._run_direction(_take_positions(x, reversed_positions), weights[2 * layer + 1]), reversed_positions

@@ -29,6 +29,17 @@ class SummarizationModel:
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's; where names or shapes differ, the error also says how to load what fits."""
+        parent: Any = super()
+        try:
+            return parent.load_state_dict(state_dict, *args, **kwargs)
+        except RuntimeError as error:
+            if "Error(s) in loading state_dict" not in str(error):
+                raise
+            hint = "to begin training with those weights of another model that fit, give --init-from CHECKPOINT"
+            raise RuntimeError(f"{error}\n\t{hint}") from None
+
     def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
         """The summaries (B, T) as extended ids, by which ``get_normalized_probs`` gives probabilities."""
         vocabulary: OutputVocabulary = net_output[1]["vocabulary"]

@@ -5,6 +5,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
@@ -93,7 +94,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.large_vocabulary_trick = int(cfg.large_vocabulary_trick)
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
-        self.dropout = nn.Dropout(cfg.dropout)
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.attention = AdditiveAttention(hidden, word, cfg.attention_dim)
         self.sentence_attention: Optional[AdditiveAttention] = None
         if cfg.hierarchical_attention:

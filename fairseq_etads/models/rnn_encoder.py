@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.models import FairseqEncoder
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..layers.recurrent import BidirectionalGRU, SentenceEncoder, sentence_ids
@@ -34,7 +35,7 @@ class RecurrentEncoder(FairseqEncoder):
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.factors = nn.ModuleDict({name: factors[name] for name in sorted(factors)})
-        self.dropout = nn.Dropout(cfg.dropout)
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         width = embed_tokens.embedding_dim + sum(table.embedding_dim for table in factors.values())
         states = 2 * cfg.encoder_hidden_size
         self.gru = BidirectionalGRU(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)

@@ -20,7 +20,7 @@ from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
 from ..vocabulary.dictionary import known_words, without_tail
-from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding
+from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
 from ..vocabulary.output import OutputVocabulary
 from .common import SummarizationModel, check_words, register_presets
 from .transformer_options import (
@@ -76,12 +76,13 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         """As fairseq's, with the documents themselves ("src_tokens") for the pointer.
 
         "encoder_out" is what the decoder attends to: the states aggregated, then gated, if the options say so. An
-        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states".
+        aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states",
+        gated as they are without aggregation: what the gate keeps from the decoder is kept from all of it.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
-        (memory,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        mask = padding_mask if padding_mask.any() else None
+        (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
+        memory, mask = last, padding_mask if padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
             if self.layer_norm is not None:  # with --encoder-normalize-before, layers return unnormalised states
@@ -89,9 +90,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             memory = self.aggregation(history, memory, mask)
         if self.gate is not None:
             memory = self.gate(memory, mask)
+            last = self.gate(last, mask) if self.aggregation is not None else memory
         states = out["encoder_states"] if return_all_hiddens else []
         result = {**out, "encoder_out": [memory], "encoder_states": states, "src_tokens": [src_tokens]}
-        return result if self.aggregation is None else {**result, "last_states": out["encoder_out"]}
+        return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """As fairseq's, with what the pointer needs."""
@@ -155,6 +157,13 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots)
         return self.output_layer(states), extra
 
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
+        """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
+        upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
+        if self.output_projection is None:
+            upgraded.pop(f"{name}.output_projection.weight", None)
+        return upgraded
+
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
@@ -190,14 +199,19 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         """
         options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
+        if task.is_loading:  # a checkpoint has vectors of its own
+            config.encoder.embed_path = config.decoder.embed_path = None
+        check_options(config, task)
         config.max_source_positions = position_limit(config, task, "source")
         config.max_target_positions = position_limit(config, task, "target")
-        check_options(config, task)
         return super().build_model(config, task)
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
-        plain = super().build_embedding(cfg, without_tail(dictionary), embed_dim, path)
+        words = without_tail(dictionary)
+        plain = super().build_embedding(cfg, words, embed_dim)
+        side = "encoder" if path == cfg.encoder.embed_path else "decoder"
+        load_vectors(path, words, plain, f"--{side}-embed-path")
         return VocabularyEmbedding(plain, dictionary.unk())
 
     @classmethod

@@ -15,6 +15,7 @@ from omegaconf import II
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.pointer import KINDS
 from .common import check_one_dictionary, preset_dataclass
+from .transformer_checks import check_inherited
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -191,6 +192,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     Raises:
         ValueError: they do not; it names the options, their values and the choices.
     """
+    check_inherited(config, is_new=not task.is_loading)
     if str(config.pointer) != "none":
         _check_pointer(config, task)
     _check_aggregation(config)
@@ -219,6 +221,11 @@ def position_limit(config: SummarizationTransformerConfig, task: Any, side: str)
         raise ValueError(
             f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
             f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
+        )
+    if limit and needed > limit and not task.is_loading:
+        raise ValueError(
+            f"--max-{side}-positions {limit} is less than --truncate-{side} {needed - 1} and the end symbol need: "
+            f"leave it out, or choose {needed} or more"
         )
     return max(needed, limit or 0)
 

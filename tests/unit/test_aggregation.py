@@ -133,17 +133,20 @@ def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
     torch.testing.assert_close(out["encoder_out"][0], before + last)
 
 
-def test_the_pointer_reads_the_states_that_are_not_aggregated(documents):
-    """Also when beams leave and change places, so that a document is summarised the same in any batch."""
+@pytest.mark.parametrize("gate", [False, True])
+def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
+    """Gated, if there is a gate; also when beams leave and change places, so that batches make no difference."""
     task = make_task(tail=20)
-    model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=True)
+    model = make_model("aggregation_transformer", task, pointer="soft", encoder_gate=gate)
     tokens = make_batch(documents)
     read = []
     model.decoder.pointer.register_forward_pre_hook(lambda _, arguments: read.append(arguments[1]))
     with torch.no_grad():
         encoded = model.encoder(tokens, return_all_hiddens=True)
         model.decoder(torch.full((len(tokens), 1), EOS), encoder_out=encoded)
-    assert read[0] is encoded["encoder_states"][-1] and read[0] is not encoded["encoder_out"][0]
+        last, mask = encoded["encoder_states"][-1], tokens.eq(PAD)
+        torch.testing.assert_close(read[0], model.encoder.gate(last, mask) if gate else last)
+    assert read[0].shape == encoded["encoder_out"][0].shape and read[0] is not encoded["encoder_out"][0]
     generator = SummaryGenerator([model], task.target_dictionary, 3, max_len_b=6)
     samples = [
         {"net_input": {"src_tokens": t, "src_lengths": t.ne(PAD).sum(1)}} for t in (tokens, *map(alone, documents))
@@ -151,6 +154,20 @@ def test_the_pointer_reads_the_states_that_are_not_aggregated(documents):
     together, *each = (generator.generate([model], sample) for sample in samples)
     for row, one in zip(together, each):
         assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in one[0]]
+
+
+def test_what_the_gate_closes_the_pointer_does_not_see(documents):
+    """As without aggregation: then all that the pointer reads is gated."""
+    for aggregation in ("none", "attn"):
+        model = make_model(
+            "etads_basic", make_task(tail=20), pointer="soft", encoder_gate=True, aggregation=aggregation
+        )
+        with torch.no_grad():
+            model.encoder.gate.document_proj.bias.fill_(-1e4)
+            tokens = make_batch(documents)
+            output = model(tokens, tokens.ne(PAD).sum(1), torch.full((len(tokens), 1), EOS))
+        copied = output[1]["pointer"].log_copy[0, 0, : len(documents[0])]
+        torch.testing.assert_close(copied, copied[:1].expand_as(copied))
 
 
 def alone(document):

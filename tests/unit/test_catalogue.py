@@ -1,5 +1,7 @@
 """etads-models: sizes against hand-computed ones, and options that fairseq-train --help does not show."""
 
+import logging
+
 import pytest
 
 from fairseq_etads.commands.architectures import PRESETS, count_parameters
@@ -71,6 +73,7 @@ def test_every_architecture_is_listed(capsys):
     main(["--vocabulary", "100"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["--arch", *PRESETS]
+    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
     assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
 
 

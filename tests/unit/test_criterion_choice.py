@@ -21,6 +21,9 @@ STATES = (
 )
 
 
+NO_CLUSTERS = "--criterion {} needs a model with --adaptive-softmax-cutoff"
+
+
 def expected(name, pointer, trick, adaptive):
     """The first objection, or None."""
     if name == "summarization_nll":
@@ -31,6 +34,8 @@ def expected(name, pointer, trick, adaptive):
         return OTHERS_WORDS
     if trick:
         return LEFT_OUT
+    if name == "adaptive_loss" and not adaptive:
+        return NO_CLUSTERS
     return STATES if adaptive and name != "adaptive_loss" else None
 
 

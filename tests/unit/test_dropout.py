@@ -193,6 +193,33 @@ def test_a_search_drops_where_dropout_is_retained(option, retain, documents):
     assert (scores[0] != scores[1]) == retain
 
 
+@pytest.mark.parametrize("retained", [None, "RecurrentEncoder", "RecurrentDecoder", "BidirectionalGRU", "Other"])
+def test_a_search_with_a_recurrent_model_drops_where_dropout_is_retained(retained):
+    task = make_task()
+    model = recurrent("gru_seq2seq", task, dropout=0.5, encoder_layers=2)
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=None if retained is None else [retained])
+    tokens = make_batch([list(range(4, 12))])
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    generator = SummaryGenerator([model], task.target_dictionary, 2, exact_length=4)
+    scores = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        scores.append(generator.generate(None, sample)[0][0]["score"].item())
+    assert (scores[0] == scores[1]) == (retained == "Other")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_grus_keep_dropping_between_layers_where_dropout_is_retained(packed):
+    gru = BidirectionalGRU(4, 16, layers=2, dropout=P).eval()
+    if packed:
+        gru._run_directions = gru._run_packed
+    x, padding = torch.randn(5, 3, 4), torch.zeros(5, 3, dtype=torch.bool)
+    with torch.no_grad():
+        assert torch.equal(gru(x, padding)[0], gru(x, padding)[0])
+        gru.dropout.make_generation_fast_("", retain_dropout=True)
+        assert not torch.equal(gru(x, padding)[0], gru(x, padding)[0])
+
+
 def watched(module, which):
     """What a module is given (which "in") or gives ("out") from now on, in a list."""
     seen = []

@@ -18,6 +18,7 @@ LEVELS = [
     {"search"},
     {"models", "criterions", "optim", "generation", "evaluation"},
     {"options"},
+    {"checks"},
     {"task"},
     {"plugin"},
     {"commands"},

@@ -5,9 +5,11 @@ from argparse import Namespace
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.optim import build_optimizer
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam
+from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_etads.optim import LazyAdadelta, LazyAdagrad, LazyAdam
@@ -117,3 +119,25 @@ def test_parameters_may_be_flat_where_none_is_looked_up(lazy, plain):
     assert (
         lazy(OPTIONS, list(Toy().half().parameters())).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
     )
+
+
+@pytest.mark.parametrize("name", ["lazy_adam", "lazy_adadelta", "lazy_adagrad"])
+def test_hydra_gives_them_all_their_options(name):
+    """fairseq-hydra-train takes options from the dataclass alone; the learning rate is one of the optimisation."""
+    shared = {"optimization": {"lr": [0.25]}, "common": {"tpu": False}}
+    config = OmegaConf.create({**shared, "optimizer": {"_name": name, "weight_decay": 0.5}})
+    model = Toy()
+    optimizer = build_optimizer(config.optimizer, list(model.parameters()))
+    assert optimizer.optimizer_config["lr"] == 0.25 and optimizer.optimizer_config["weight_decay"] == 0.5
+    model.step(optimizer, torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("lazy,plain", PAIRS)
+def test_they_say_when_they_are_not_lazy(lazy, plain, caplog):
+    run(lazy, [[1]])
+    assert not caplog.records
+    model = Toy()
+    model.table.is_lookup_table = False  # as in a Transformer
+    lazy(OPTIONS, list(model.parameters()))
+    name = f"lazy_{lazy.__name__[4:].lower()}"
+    assert caplog.records[0].message.startswith(f"--optimizer {name} does the same as {name[5:]} here")

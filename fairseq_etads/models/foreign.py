@@ -1,0 +1,159 @@
+"""Models that are not this project's, fairseq's own above all, under ``--task summarization``.
+
+They know nothing of the dictionary's copy tail: they embed and generate the known words, and read every other word as
+the unknown one.
+"""
+
+import copy
+from typing import Any, Dict, Optional, Tuple
+
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models.fconv import FConvModel
+from fairseq.models.fconv_self_att import FConvModelSelfAtt
+from fairseq.models.nat import FairseqNATModel
+from fairseq.models.roberta.enc_dec import RobertaEncDecModel
+from fairseq.modules import AdaptiveInput
+from fairseq.sequence_scorer import SequenceScorer
+from torch import Tensor, nn
+
+from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
+from .common import SummarizationModel
+
+_NOT_OF_TEXT = tuple(
+    f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
+)
+
+
+DEFAULT_POSITIONS = 1024
+"""How many positions fairseq's models have unless told otherwise."""
+
+
+def model_class(cfg: Any) -> Optional[type]:
+    """The class of the model that fairseq will build from these options; None if it will refuse them."""
+    name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
+    found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    return found
+
+
+def check_suitable(cfg: Any) -> None:
+    """Raise ValueError if a model cannot be trained on pairs of texts, or cannot write from left to right."""
+    found: Any = model_class(cfg)
+    name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
+    if not issubclass(found, FairseqEncoderDecoderModel):
+        reason = "is not an encoder and a decoder"
+    elif issubclass(found, FairseqNATModel):
+        reason = "does not write from left to right, and needs --task translation_lev"
+    elif found.__module__.startswith(_NOT_OF_TEXT):
+        reason = "reads or writes speech"
+    else:
+        return
+    raise ValueError(
+        f"--arch {name} {reason}: for --task summarization choose an architecture of this project (etads-models lists "
+        "them), or fairseq's transformer, bart, lstm, fconv or lightconv"
+    )
+
+
+class ForeignModels:
+    """A mixin for a fairseq task: models that are not this project's know only the first words of its dictionaries.
+
+    Data keeps the words of the copy tail, so that summaries can have an unknown word replaced by one of them. A hook
+    shows the unknown word to the tables of word vectors instead, and criterions get targets without the tail.
+    """
+
+    src_dict: Dictionary
+    tgt_dict: Dictionary
+    _hides_tail = False
+
+    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build a model.
+
+        Raises:
+            ValueError: see :func:`check_suitable`.
+        """
+        parent: Any = super()
+        found = model_class(cfg)
+        if found is None or issubclass(found, SummarizationModel):
+            return parent.build_model(cfg, *args, **kwargs)
+        check_suitable(cfg)
+        _give_positions(cfg, self)
+        self._hides_tail = True
+        view = copy.copy(self)
+        view.src_dict = without_tail(self.src_dict)
+        view.tgt_dict = view.src_dict if self.tgt_dict is self.src_dict else without_tail(self.tgt_dict)
+        parent = super(ForeignModels, view)
+        model = parent.build_model(cfg, *args, **kwargs)
+        for part, dictionary in ((model.encoder, view.src_dict), (model.decoder, view.tgt_dict)):
+            for module in part.modules():
+                if isinstance(module, AdaptiveInput) or _is_word_table(module, dictionary):
+                    module.register_forward_pre_hook(_HideUnknownWords(dictionary))
+        if len(view.tgt_dict) < len(self.tgt_dict):
+            model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(view.tgt_dict), len(self.tgt_dict)))
+        return model
+
+    def _hide(self, tokens: Optional[Tensor]) -> Optional[Tensor]:
+        """Ids of summaries with the unknown word's in the place of those of the copy tail; None if there are none."""
+        if tokens is None or not self._hides_tail:
+            return tokens
+        return hide_unknown_words(tokens, known_words(self.tgt_dict), self.tgt_dict.unk())
+
+    def train_step(self, sample: Any, *args: Any, **kwargs: Any) -> Any:
+        parent: Any = super()
+        return parent.train_step({**sample, "target": self._hide(sample["target"])}, *args, **kwargs)
+
+    def valid_step(self, sample: Any, *args: Any, **kwargs: Any) -> Any:
+        parent: Any = super()
+        return parent.valid_step({**sample, "target": self._hide(sample["target"])}, *args, **kwargs)
+
+    def inference_step(
+        self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, constraints: Any = None
+    ) -> Any:
+        parent: Any = super()
+        if isinstance(generator, SequenceScorer):
+            sample = {**sample, "target": self._hide(sample["target"])}
+        return parent.inference_step(generator, models, sample, self._hide(prefix_tokens), constraints)
+
+
+def _give_positions(cfg: Any, task: Any) -> None:
+    """Set how many positions a model has that takes this from the options of fairseq's own tasks."""
+    source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
+    if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
+        padding = task.src_dict.pad() + 1  # rows of its tables that stand for no position
+        source, target = source + padding, target + padding
+        cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
+        cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
+    elif model_class(cfg) is RobertaEncDecModel:
+        cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
+
+
+def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
+    """Whether a module looks up word vectors; subclasses of nn.Embedding are tables of positions, or our own."""
+    return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
+
+
+class _HideUnknownWords:
+    """A hook that shows the unknown word to a table of word vectors where a word of the copy tail stands."""
+
+    def __init__(self, dictionary: Dictionary):
+        self.known_words, self.unk = len(dictionary), dictionary.unk()
+
+    def __call__(self, _: nn.Module, inputs: Tuple[Any, ...]) -> Tuple[Any, ...]:
+        return (hide_unknown_words(inputs[0], self.known_words, self.unk), *inputs[1:])
+
+
+class _KeepKnownRows:
+    """A hook for loading checkpoints of version 0.1.0, whose tables also had rows for the copy tail: drops those."""
+
+    def __init__(self, model: nn.Module, known_words: int, words: int):
+        self.rows = {name: known_words for name, value in model.state_dict().items() if _length(value) == known_words}
+        self.words = words
+
+    def __call__(self, state_dict: Dict[str, Any], *_: Any) -> None:
+        for name, rows in self.rows.items():
+            if _length(state_dict.get(name)) == self.words:
+                state_dict[name] = state_dict[name][:rows]
+
+
+def _length(value: Any) -> int:
+    """The length of a tensor; 0 for a scalar, or what is none."""
+    return len(value) if isinstance(value, Tensor) and value.dim() else 0

@@ -1,0 +1,179 @@
+"""``--init-from``: begin training with the weights of another model's checkpoint, as far as their names agree."""
+
+import glob
+import logging
+import os
+import re
+from collections import Counter
+from typing import Any, Dict, Iterable, List, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor, nn
+
+from ..vocabulary.dictionary import fingerprint, known_words
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
+
+
+def is_first_launch(cfg: Any) -> bool:
+    """Whether training begins, and does not resume from a checkpoint of its own.
+
+    Args:
+        cfg: the task's options.
+
+    Raises:
+        ValueError: an option says to begin with the weights of another checkpoint than that of --init-from.
+    """
+    for option, is_given in (
+        ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
+        ("--finetune-from-model", bool(cfg.finetune_from_model)),
+    ):
+        if is_given:
+            raise ValueError(f"--init-from {cfg.init_from} and {option} exclude one another: choose one")
+    # with a suffix of its own for each worker where --use-sharded-state says so
+    return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
+
+
+def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
+    """Copy the weights of a checkpoint that this model has under the same name; log what was copied and what was not.
+
+    Args:
+        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnsafeCheckpointError: loading the file could run code.
+        ValueError: it is not a checkpoint, was trained with another dictionary, has no weight of this model, or two
+            different weights for one of this model.
+    """
+    weights = _read(path, task)
+    _upgrade(model, weights)
+    report = _Report(path)
+    loaded: Dict[int, str] = {}
+    parameters = list(model.named_parameters(remove_duplicate=False))
+    for name, parameter in parameters:
+        if name not in weights:
+            continue
+        given = _fit_rows(name, weights[name], parameter, task, report)
+        if given.shape != parameter.shape:
+            report.other_shape.append(f"{name} {tuple(given.shape)}, here {tuple(parameter.shape)}")
+            continue
+        first = loaded.setdefault(id(parameter), name)
+        if first != name and not torch.equal(weights[first][: len(given)], given):
+            raise ValueError(
+                f"--init-from {path}: it has different weights in {first} and {name}, which are one in this model: "
+                "choose the --share-... options with which it was trained"
+            )
+        with torch.no_grad():
+            parameter.copy_(given)
+    report.new = [name for name, parameter in parameters if id(parameter) not in loaded]
+    report.unused = sorted(weights.keys() - {name for name, _ in parameters})
+    numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
+    report.write(sum(numbers[key] for key in loaded), sum(numbers.values()))
+
+
+def _read(path: str, task: Any) -> Dict[str, Tensor]:
+    """The weights of a checkpoint, without buffers that only describe the model; see :func:`load_initial_weights`."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f'--init-from "{path}": no such file')
+    try:
+        checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
+        weights = {name: value for name, value in checkpoint["model"].items() if isinstance(value, Tensor)}
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"--init-from {path}: not a checkpoint of fairseq-train ({reason})") from None
+    state = checkpoint.get("task_state") or {}
+    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
+        trained = state.get(f"{side}_dictionary")
+        if trained is not None and trained != fingerprint(dictionary):
+            raise ValueError(
+                f"--init-from {path}: it was trained with another {side} dictionary (fingerprint {trained}) than that "
+                f"of DATA ({fingerprint(dictionary)}): make the data with its dictionary (etads-prepare --like)"
+            )
+    if "source_dictionary" not in state:
+        logger.warning(f"--init-from {path}: it does not say which dictionary it has, which must be that of DATA")
+    return {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}
+
+
+def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
+    """Give weights of older versions of fairseq the names that they have now."""
+    # a checkpoint without version is one of fairseq's very first to its Transformers, which then change themselves
+    versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
+    weights.update(versions)
+    model.upgrade_state_dict(weights)
+    for name in versions:
+        weights.pop(name, None)
+
+
+def _fit_rows(name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report") -> Tensor:
+    """A weight (R, …) of the checkpoint with as many rows as the model's, where a row has the same meaning in both.
+
+    fairseq's own tasks give models rows for the copy tail, and longer texts need more positions.
+
+    Raises:
+        ValueError: its rows are words of another dictionary.
+    """
+    rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
+    if rows == wanted:
+        return given
+    if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
+        padding = task.source_dictionary.pad() + 1  # rows that stand for no position
+        report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
+        return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
+    side = "source" if name.startswith("encoder.") else "target"
+    dictionary = getattr(task, f"{side}_dictionary")
+    if known_words(dictionary) != wanted or not re.search(r"embed_tokens|output_projection|fc_out|fc3", name):
+        return given
+    if rows == len(dictionary):
+        report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
+        return given[:wanted]
+    raise ValueError(
+        f"--init-from {report.path}: {name} has {rows} words and the {side} dictionary in DATA {wanted}: make the data "
+        "with the dictionary with which it was trained (etads-prepare --like)"
+    )
+
+
+class _Report:
+    """What happened to the weights; lists of their names."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.partly: List[str] = []
+        self.other_shape: List[str] = []
+        self.new: List[str] = []
+        self.unused: List[str] = []
+
+    def write(self, loaded: int, total: int) -> None:
+        """Log it, as a warning if a weight did not fit or most of the model is new; ValueError if nothing was loaded.
+
+        Args:
+            loaded, total: numbers of parameters.
+        """
+        parts = [
+            f"{title}: {', '.join(names)}"
+            for title, names in (
+                ("loaded in part", self.partly),
+                ("not loaded, because they have another shape", self.other_shape),
+                ("new, because the checkpoint does not have them", list(_grouped(self._missing()))),
+                ("in the checkpoint, but not in this model", list(_grouped(self.unused))),
+            )
+            if names
+        ]
+        if not loaded:
+            raise ValueError(f"--init-from {self.path}: it has no weight that fits this model; {'; '.join(parts)}")
+        level = logging.WARNING if self.other_shape or loaded < total / 2 else logging.INFO
+        summary = f"--init-from {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
+        logger.log(level, "; ".join([summary, *parts]))
+
+    def _missing(self) -> List[str]:
+        return [name for name in self.new if not any(other.startswith(f"{name} ") for other in self.other_shape)]
+
+
+def _grouped(names: Iterable[str]) -> Iterable[str]:
+    """The names with * for the layers' numbers, and how many there are of each."""
+    counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
+    pairs: List[Tuple[str, int]] = list(counts.items())
+    return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,0 +1,75 @@
+"""A few training steps and a search, in process: what fairseq-train and fairseq-generate do with a model's options."""
+
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from helpers import EOS, PAD, make_batch, make_dictionary, make_task
+from omegaconf import OmegaConf
+
+CRITERION = {
+    **{"label_smoothing": 0.1, "coverage_loss": 0.0, "coverage_loss_start": 0, "coverage_loss_ramp": 0},
+    **{"switch_loss": 1.0, "sentence_avg": False},
+}
+MARK, RARE = 43, (44, 46, 47)
+DOCUMENTS = [[5, 6, MARK, 7, RARE[1], 9], [8, 9, RARE[2], RARE[2]], [10]]
+SUMMARIES = [[5, RARE[1]], [8, 9, RARE[0]], [10]]
+
+
+def steps_task(**options):
+    """A task whose dictionary knows 44 words, the last "<q>", and has 9 to copy; one source factor."""
+    task = make_task(tail=9, mark=True, **options)
+    task.factor_dictionaries = {"pos": make_dictionary(words=6)}
+    return task
+
+
+def make_sample(model=None):
+    """A batch as the task's dataset makes it."""
+    source, target = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    previous = target.roll(1, dims=1)
+    previous[previous.eq(EOS)] = PAD
+    previous[:, 0] = EOS
+    net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), "prev_output_tokens": previous}
+    if getattr(model, "factors", ()):
+        net_input["factors"] = torch.full((*source.shape, len(model.factors)), 5)
+    return {
+        "id": torch.arange(len(source)),
+        "net_input": net_input,
+        "target": target,
+        "ntokens": int(target.ne(PAD).sum()),
+        "nsentences": len(target),
+    }
+
+
+def make_criterion(task, name="summarization_nll", **options):
+    defaults = CRITERION if name == "summarization_nll" else {"sentence_avg": False}
+    return task.build_criterion(OmegaConf.create({"_name": name, **defaults, **options}))
+
+
+def train_and_decode(task, cfg, criterion="summarization_nll", steps=2, **criterion_options):
+    """Build a model and its criterion, train, validate and decode; every parameter must be trained; the model."""
+    torch.manual_seed(1)
+    model = task.build_model(cfg)
+    loss_function = make_criterion(task, criterion, **criterion_options)
+    optimizer = torch.optim.SGD([*model.parameters(), *loss_function.parameters()], lr=0.01)
+    wrapped = _Optimizer(optimizer)
+    sample = make_sample(model)
+    for update in range(steps):
+        optimizer.zero_grad()
+        loss, _, _ = task.train_step(sample, model, loss_function, wrapped, update)
+        assert torch.isfinite(loss)
+        optimizer.step()
+    model.eval()
+    task.valid_step(sample, model, loss_function)
+    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
+    hypotheses = task.inference_step(generator, [model], sample)
+    assert [len(found) for found in hypotheses] == [2, 2, 2]
+    return model
+
+
+class _Optimizer:
+    """What ``train_step`` needs of fairseq's optimiser."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def backward(self, loss):
+        loss.backward()

@@ -1,0 +1,136 @@
+"""Options without effect are refused in words, or warned of; the same options with what they need are taken."""
+
+import logging
+from dataclasses import fields
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import GenerationConfig
+from helpers import SMALL, make_model, make_task, model_config
+from omegaconf import OmegaConf
+from steps import make_criterion, steps_task
+
+from fairseq_etads.checks import _changes, _defaults, check_decoding
+from fairseq_etads.options import SummarizationConfig
+
+CRITERION_CASES = [
+    ({}, {"coverage_loss_start": 5}, "--coverage-loss-start 5 has no effect without --coverage-loss"),
+    ({}, {"coverage_loss_ramp": 5}, "--coverage-loss-ramp 5 has no effect without --coverage-loss"),
+    ({}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
+    ({"pointer": "soft"}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
+    ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop leaves out of some updates"),
+    ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
+    ({}, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
+    ({"decoder_layerdrop": 0.2, "pointer": "soft"}, {"coverage_loss": 1.0}, None),
+]
+DECODING_CASES = [
+    ("coverage_penalty_type", "wu", "--coverage-penalty", {"coverage_penalty": 1.0}),
+    ("length_penalty_beta", 3.0, "--length-penalty-type wu", {"length_penalty_type": "wu"}),
+    ("ngram_ignore_tokens", "w1", "--no-repeat-ngram-size", {"no_repeat_ngram_size": 3}),
+    ("allow_unk", True, "a model with --pointer", {"pointer": "soft"}),
+    ("diverse_beam_strength", 0.7, "--diverse-beam-groups", {"diverse_beam_groups": 2}),
+    ("retain_dropout_modules", ["X"], "--retain-dropout", {"retain_dropout": True}),
+    ("lm_weight", 0.3, "--lm-path", {"lm_path": "lm.pt"}),
+]
+TASK = {field.name for field in fields(SummarizationConfig)}
+
+
+def decoding(**options):
+    """check_decoding's arguments: the task's options, fairseq's, and whether there is a pointer."""
+    pointer = options.pop("pointer", None) is not None
+    task = {name: options.pop(name) for name in list(options) if name in TASK}
+    return make_task(**task).cfg, OmegaConf.structured(GenerationConfig(**options)), pointer
+
+
+@pytest.mark.parametrize("model,options,message", CRITERION_CASES)
+def test_options_of_the_criterion(model, options, message):
+    task = steps_task()
+    task.build_model(model_config("etads", **{**SMALL, **model}))
+    if message is None:
+        make_criterion(task, **options)
+        return
+    with pytest.raises(ValueError) as error:
+        make_criterion(task, **options)
+    assert message in str(error.value)
+    loading = steps_task()
+    loading.load_state_dict(loading.state_dict())
+    loading.build_model(model_config("etads", **{**SMALL, **model}))
+    make_criterion(loading, **options)  # a checkpoint that was trained so is still loaded
+
+
+@pytest.mark.parametrize("option,value,needed,other", DECODING_CASES)
+def test_options_of_decoding_that_need_another(option, value, needed, other):
+    with pytest.raises(ValueError) as error:
+        check_decoding(*decoding(**{option: value}))
+    flag = f"--{option.replace('_', '-')}"
+    assert str(error.value).startswith(flag) and str(error.value).endswith(f"has no effect without {needed}")
+    check_decoding(*decoding(**{option: value, **other}))
+
+
+def test_options_of_decoding_that_exclude_one_another():
+    for options in ({"lenpen": 0.5}, {"length_penalty_type": "wu"}):
+        check_decoding(*decoding(**options))
+        with pytest.raises(ValueError, match="has no effect with --unnormalized"):
+            check_decoding(*decoding(unnormalized=True, **options))
+    check_decoding(*decoding(unkpen=2.0))
+    check_decoding(*decoding(unkpen=2.0, pointer="soft", allow_unk=True))
+    with pytest.raises(ValueError, match=r"--unkpen 2.0 has no effect on models with --pointer.*--allow-unk"):
+        check_decoding(*decoding(unkpen=2.0, pointer="soft"))
+
+
+@pytest.mark.parametrize("option,value", [("iter_decode_max_iter", 3), ("beam_mt", 2), ("print_step", True)])
+def test_options_of_other_searches_are_refused(option, value):
+    with pytest.raises(ValueError, match=r"has no effect: it is for models that"):
+        check_decoding(*decoding(**{option: value}))
+
+
+def test_defaults_are_never_complained_of(caplog):
+    check_decoding(*decoding())
+    check_decoding(*decoding(pointer="soft"))
+    assert not list(_changes(make_task().cfg, _defaults(SummarizationConfig)))
+    assert not list(_changes(OmegaConf.structured(GenerationConfig()), _defaults(GenerationConfig)))
+    task = steps_task()
+    task.build_model(model_config("etads", **SMALL))
+    make_criterion(task)
+    assert not caplog.records
+
+
+def test_what_fairseq_keeps_for_old_scripts_is_warned_of(caplog):
+    check_decoding(*decoding(no_early_stop=True, no_beamable_mm=True))
+    assert [record.message.split()[0] for record in caplog.records] == ["--no-early-stop", "--no-beamable-mm"]
+
+
+def test_the_generator_is_checked():
+    task = make_task(coverage_penalty_type="wu")
+    with pytest.raises(ValueError, match="--coverage-penalty-type wu has no effect"):
+        task.build_generator([make_model("etads", task)], OmegaConf.structured(GenerationConfig()))
+
+
+def test_options_of_validation_and_of_decoding_in_training(caplog):
+    def begin(**options):
+        task = steps_task(**options)
+        task.build_model(model_config("etads", **{**SMALL, "pointer": "soft"}))
+        make_criterion(task)
+
+    with pytest.raises(ValueError, match="--eval-rouge-samples 5 has no effect without --eval-rouge"):
+        begin(eval_rouge_samples=5)
+    with pytest.raises(ValueError, match=r"--eval-rouge-detok-args .* has no effect without --eval-rouge-detok"):
+        begin(eval_rouge=True, eval_rouge_detok_args='{"x": 1}')
+    with pytest.raises(ValueError, match=r"--unkpen 1.0 has no effect on models with --pointer"):
+        begin(eval_rouge=True, eval_rouge_args='{"unkpen": 1}')
+    assert not caplog.records
+    begin(coverage_penalty=1.0, allow_unk=True)
+    assert "--allow-unk, --coverage-penalty 1.0: an option of decoding has no effect" in caplog.records[-1].message
+    caplog.clear()
+    begin(eval_rouge=True, coverage_penalty=1.0, eval_rouge_samples=5)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_model_overrides_of_the_tasks_options_are_refused():
+    for load in (checkpoint_utils.load_model_ensemble, checkpoint_utils.load_model_ensemble_and_task):
+        with pytest.raises(ValueError, match=r'--model-overrides "truncate_source" has no effect.* --truncate-source'):
+            load(["nowhere.pt"], arg_overrides={"truncate_source": 5, "data": "x"}, task=make_task())
+        with pytest.raises(OSError, match="Model file not found"):
+            load(["nowhere.pt"], arg_overrides={"data": "x", "dropout": 0.1}, task=make_task())
+    with pytest.raises(OSError, match="Model file not found"):  # the task is then made of the checkpoint's options
+        checkpoint_utils.load_model_ensemble_and_task(["nowhere.pt"], arg_overrides={"truncate_source": 5})

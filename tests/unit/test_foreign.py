@@ -1,0 +1,196 @@
+"""fairseq's own models under --task summarization: each trains and decodes, or is refused in words."""
+
+import copy
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq import utils
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    FairseqEncoderDecoderModel,
+)
+from fairseq.modules import AdaptiveInput
+from fairseq.sequence_scorer import SequenceScorer
+from helpers import EOS, PAD
+from omegaconf import OmegaConf
+from steps import RARE, make_criterion, make_sample, steps_task, train_and_decode
+
+from fairseq_etads.models.foreign import _HideUnknownWords, check_suitable
+
+UNK = 3
+TINY = {
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_conv_dim", "encoder_hidden_size"), 16),
+    **dict.fromkeys(("decoder_embed_dim", "decoder_ffn_embed_dim", "decoder_conv_dim", "decoder_hidden_size"), 16),
+    **dict.fromkeys(("decoder_output_dim", "decoder_input_dim", "decoder_out_embed_dim"), 16),
+    "encoder_kernel_size_list": [3],
+    "decoder_kernel_size_list": [3],
+}
+FCONV = {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"}
+TRAINED = {
+    "bart",
+    "fconv",
+    "fconv_self_att",
+    "lightconv",
+    "lstm",
+    "roberta_enc_dec",
+    "transformer",
+    "transformer_align",
+}
+"""The models, by their names in fairseq, that train; all other encoder-decoders are refused."""
+V = 44
+
+
+def encoder_decoders():
+    """Model -> its smallest architecture, of all of fairseq's encoder-decoders."""
+    found = {}
+    for arch, kind in ARCH_MODEL_REGISTRY.items():
+        if kind.__module__.startswith("fairseq.") and issubclass(kind, FairseqEncoderDecoderModel):
+            found.setdefault(ARCH_MODEL_NAME_REGISTRY[arch], arch)
+    return found
+
+
+def foreign_config(arch, **options):
+    """The options of a tiny model as fairseq-train hands them to the task."""
+    sizes = {**TINY, **(FCONV if arch.startswith("fconv") else {})}
+    args = Namespace(arch=arch, criterion="summarization_nll", **{**sizes, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return convert_namespace_to_omegaconf(args).model
+
+
+def foreign_model(arch, task=None, **options):
+    torch.manual_seed(1)
+    return (task or steps_task()).build_model(foreign_config(arch, **options)).eval()
+
+
+def output(model, sample):
+    with torch.no_grad():
+        return model.get_normalized_probs(model(**sample["net_input"])[:2], log_probs=True)
+
+
+def without_rare(sample):
+    """The batch with the unknown word in the place of all words of the copy tail."""
+    return utils.apply_to_sample(lambda tensor: tensor.masked_fill(tensor >= V, UNK), sample)
+
+
+def test_each_architecture_trains_and_decodes_or_is_refused_in_words():
+    trained, refused = set(), {}
+    for name, arch in encoder_decoders().items():
+        try:
+            check_suitable(Namespace(arch=arch))
+            train_and_decode(steps_task(), foreign_config(arch))
+            trained.add(name)
+        except (ValueError, AssertionError) as error:
+            refused[name] = str(error)
+    assert trained == TRAINED
+    assert len(refused) >= 20 and all("--" in message and len(message.split()) > 5 for message in refused.values())
+    assert "--arch levenshtein_transformer does not write from left to right" in refused["levenshtein_transformer"]
+    assert "--arch s2t_transformer reads or writes speech" in refused["s2t_transformer"]
+
+
+def test_other_models_are_refused_in_words():
+    for arch in ("transformer_lm", "roberta", "multilingual_transformer", "wav2vec2"):
+        with pytest.raises(ValueError, match=f"--arch {arch} is not an encoder and a decoder: .* choose an arch"):
+            steps_task().build_model(Namespace(arch=arch))
+
+
+@pytest.mark.parametrize("arch", ["transformer_tiny", "lstm", "fconv", "lightconv"])
+def test_the_copy_tail_is_read_as_the_unknown_word(arch):
+    model, sample = foreign_model(arch), make_sample()
+    before = copy.deepcopy(sample)
+    log_probs = output(model, sample)
+    assert log_probs.shape[2] == V == model.encoder.embed_tokens.num_embeddings
+    assert torch.equal(log_probs, output(model, without_rare(sample)))
+    assert torch.equal(sample["net_input"]["src_tokens"], before["net_input"]["src_tokens"])
+    other = copy.deepcopy(sample)
+    other["net_input"]["src_tokens"][sample["net_input"]["src_tokens"] == RARE[1]] = 20
+    assert not torch.allclose(log_probs, output(model, other))
+
+
+def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
+    table = AdaptiveInput(V, PAD, 16, 4, 16, [10, V])
+    table.register_forward_pre_hook(_HideUnknownWords(foreign_model("transformer_tiny").decoder.dictionary))
+    tokens = torch.tensor([[5, RARE[0], 30]])
+    assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "label_smoothed_cross_entropy", "summarization_nll"])
+def test_the_loss_of_a_rare_word_is_that_of_the_unknown_word(name):
+    task = steps_task()
+    model = foreign_model("transformer_tiny", task)
+    criterion, sample = make_criterion(task, name), make_sample()
+    losses = [task.valid_step(batch, model, criterion)[0] for batch in (sample, without_rare(sample))]
+    assert torch.equal(*losses)
+    rare = sample["target"] >= V
+    assert rare.any(), "or the test would show nothing"
+
+
+def test_references_are_scored_and_keep_their_words():
+    task, sample = steps_task(), make_sample()
+    model = foreign_model("transformer_tiny", task)
+    hypotheses = task.inference_step(SequenceScorer(task.target_dictionary), [model], sample)
+    assert hypotheses[0][0]["tokens"].tolist() == [5, RARE[1], EOS] == sample["target"][0, :3].tolist()
+    expected = output(model, sample)[0, :3].gather(1, torch.tensor([[5], [UNK], [EOS]]))[:, 0]
+    torch.testing.assert_close(hypotheses[0][0]["positional_scores"], expected)
+
+
+def test_a_prefix_may_have_words_of_the_copy_tail():
+    task, sample = steps_task(), make_sample()
+    model = foreign_model("transformer_tiny", task)
+    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
+    found = task.inference_step(generator, [model], sample, prefix_tokens=sample["target"][:, :2])
+    assert found[0][0]["tokens"][:2].tolist() == [5, UNK]
+
+
+def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
+    task, sample = steps_task(replace_unknown=True), make_sample()
+    model = foreign_model("transformer_tiny", task, share_decoder_input_output_embed=False)
+    with torch.no_grad():  # nothing but unknown words
+        model.decoder.output_projection.weight.zero_()
+        model.decoder.output_projection.weight[UNK] = 1
+        model.decoder.layers[-1].final_layer_norm.bias.fill_(1)
+    sample["net_input"]["src_tokens"] = torch.tensor([[RARE[2], EOS]] * 3)
+    sample["net_input"]["src_lengths"].fill_(2)
+    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=1, max_len_b=3)))
+    words = {int(word) for found in task.inference_step(generator, [model], sample) for word in found[0]["tokens"]}
+    assert RARE[2] in words and UNK not in words
+
+
+def test_coverage_loss_takes_the_attention_that_there_is():
+    train_and_decode(steps_task(), foreign_config("transformer_tiny"), coverage_loss=1.0)
+    for arch in ("lstm", "fconv"):  # these return it in evaluation alone
+        with pytest.raises(ValueError, match="--coverage-loss needs the decoder's attention"):
+            train_and_decode(steps_task(), foreign_config(arch), coverage_loss=1.0)
+
+
+@pytest.mark.parametrize("arch", ["transformer_tiny", "lstm"])
+def test_checkpoints_with_rows_for_the_copy_tail_are_loaded(arch):
+    """Version 0.1.0 gave fairseq's models the whole dictionary."""
+    old, sample = foreign_model(arch, _without_tail_task()), make_sample()
+    model = foreign_model(arch)
+    state = {name: value.clone() for name, value in old.state_dict().items()}
+    assert any(len(value) == V + 9 for value in state.values() if value.dim())
+    model.load_state_dict(state)
+    whole, cut = output(old, without_rare(sample)), output(model, sample)
+    torch.testing.assert_close(cut, whole[:, :, :V].log_softmax(2))
+
+
+def _without_tail_task():
+    """A task that knows all 53 words."""
+    task = steps_task()
+    for dictionary in (task.src_dict, task.tgt_dict):
+        dictionary.count = [1] * len(dictionary)
+    return task
+
+
+def test_models_that_need_positions_get_enough_of_them():
+    assert foreign_model("fconv").max_positions() == (1024, 1024)
+    model = foreign_model("fconv", steps_task(truncate_source=1500))
+    assert model.max_positions() == (1501, 1024)
+    assert foreign_model("fconv", max_source_positions=502).max_positions()[0] == 500

@@ -1,0 +1,181 @@
+"""--init-from: what is loaded of another model's checkpoint, what is listed, and what is refused."""
+
+import logging
+
+import pytest
+import torch
+from helpers import SMALL, make_model, model_config
+from steps import steps_task
+from test_foreign import foreign_model
+
+from fairseq_etads.compat import UnsafeCheckpointError
+from fairseq_etads.models.initial import is_first_launch, load_initial_weights
+
+
+def save(model, path, task=None, **changes):
+    """A checkpoint as fairseq-train writes it."""
+    state = {
+        "args": None,
+        "cfg": {},
+        "model": {name: value.clone() for name, value in model.state_dict().items()},
+        "criterion": {},
+        "optimizer_history": [{"num_updates": 3, "optimizer_name": "", "lr_scheduler_state": {}, "criterion_name": ""}],
+        "task_state": (task or steps_task()).state_dict(),
+        "extra_state": {"train_iterator": {"epoch": 1}},
+        **changes,
+    }
+    torch.save(state, path)
+    return str(path)
+
+
+def changed(model):
+    """The model with weights that no new model has."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return model
+
+
+def load(model, path, caplog, task=None):
+    caplog.set_level(logging.INFO)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    load_initial_weights(model, path, task or steps_task())
+    state = model.state_dict()
+    (record,) = (r for r in caplog.records if r.name.endswith(".initial") and ": loaded " in r.message)
+    return {name for name in state if not torch.equal(state[name], before[name])}, record
+
+
+def recurrent(**options):
+    sizes = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_hidden_size": 12, "attention_dim": 10}
+    return make_model("gru_seq2seq", steps_task(), **{**sizes, **options})
+
+
+@pytest.mark.parametrize("fairseqs", [False, True])
+def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
+    """Also one that fairseq's translation task trained, with rows for all words and without a fingerprint."""
+    if fairseqs:
+        learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
+        lengths = {"max_source_positions": 401, "max_target_positions": 50}
+        plain = changed(make_model("transformer", steps_task(), **learned, **lengths))
+    else:
+        plain = changed(make_model("etads_basic", steps_task()))
+    path = save(plain, tmp_path / "plain.pt", **({"task_state": {}} if fairseqs else {}))
+    model = make_model("etads", steps_task(), pointer="soft")
+    loaded, record = load(model, path, caplog)
+    new = {name for name in model.state_dict() if not name.endswith("version")} - loaded
+    assert new and all("focal" in name or "gate_" in name or "decoder.pointer" in name for name in new)
+    for name, value in plain.state_dict().items():
+        if name in loaded and "embed" not in name and "output_projection" not in name:
+            assert torch.equal(model.state_dict()[name], value), name
+    table = plain.encoder.embed_tokens.weight
+    assert len(table) == (53 if fairseqs else 44) and torch.equal(model.encoder.embed_tokens.weight, table[:44])
+    assert "encoder.layers.*.self_attn.focal.center_weight (2)" in record.message
+    assert "decoder.pointer.gate.weight" in record.message and "in the checkpoint, but not" not in record.message
+    if fairseqs:
+        assert "decoder.embed_positions.weight: 50 of 101 positions" in record.message
+        rows = model.decoder.embed_positions.weight
+        assert torch.equal(rows[:52], plain.decoder.embed_positions.weight) and not torch.equal(rows[52], rows[51])
+        assert any("does not say which dictionary" in r.message for r in caplog.records)
+
+
+def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
+    path = save(changed(recurrent(pointer="soft")), tmp_path / "pg.pt")
+    model = recurrent(pointer="soft", coverage=True)
+    loaded, record = load(model, path, caplog)
+    assert set(model.state_dict()) - loaded == {"decoder.coverage_weight"}
+    assert record.levelno == logging.INFO and "decoder.coverage_weight" in record.message
+
+
+def test_a_model_of_fairseqs_begins_with_one_of_its_own(tmp_path, caplog):
+    path = save(changed(foreign_model("transformer_tiny")), tmp_path / "tiny.pt")
+    model = foreign_model("transformer_tiny", decoder_layers=2)
+    loaded, record = load(model, path, caplog)
+    new = {name for name in model.state_dict() if "version" not in name} - loaded
+    assert new and all(name.startswith("decoder.layers.1.") for name in new)
+    assert "decoder.layers.*.fc1.weight" in record.message
+
+
+def test_what_has_another_shape_or_no_place_is_listed_in_a_warning(tmp_path, caplog):
+    other = changed(make_model("etads", steps_task(), encoder_ffn_embed_dim=64))
+    model = make_model("etads_basic", steps_task())
+    loaded, record = load(model, save(other, tmp_path / "wide.pt"), caplog)
+    assert record.levelno == logging.WARNING
+    assert "encoder.layers.0.fc1.weight (64, 32), here (48, 32)" in record.message
+    assert "in the checkpoint, but not in this model: " in record.message and "gate_q_proj.weight (2)" in record.message
+    assert "encoder.layers.0.fc1.weight" not in loaded and "encoder.layers.0.fc1.bias" not in loaded
+
+
+def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog):
+    plain = make_model("es_transformer", steps_task())
+    model = make_model("gated_es_transformer", steps_task(), aggregation="add")
+    _, record = load(model, save(changed(plain), tmp_path / "es.pt"), caplog)
+    assert torch.equal(model.decoder.layers[0].fc1.weight, plain.encoder.layers[0].fc1.weight)
+    assert "decoder.layers" not in record.message and "encoder.gate.state_proj.weight" in record.message
+
+    unshared = changed(make_model("es_transformer", steps_task(), share_encoder_decoder_layers=False))
+    with pytest.raises(ValueError, match=r"different weights in encoder.layers.0.* and decoder.layers.0.*--share-"):
+        load_initial_weights(model, save(unshared, tmp_path / "unshared.pt"), steps_task())
+    apart = changed(make_model("etads_basic", steps_task(), share_all_embeddings=False))
+    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which are one"):
+        load_initial_weights(make_model("etads", steps_task()), save(apart, tmp_path / "apart.pt"), steps_task())
+
+
+def test_other_dictionaries_are_refused(tmp_path):
+    model, task = make_model("etads", steps_task()), steps_task()
+    other = steps_task()
+    for dictionary in (other.src_dict, other.tgt_dict):
+        dictionary.symbols = [*dictionary.symbols[:-12], "another", *dictionary.symbols[-11:]]
+    with pytest.raises(ValueError, match=r"another source dictionary .*--like"):
+        load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
+    larger = foreign_model("transformer_tiny", steps_task())
+    larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))
+    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight has 50 words and the source dictionary .* 44"):
+        load_initial_weights(model, save(larger, tmp_path / "b.pt", task_state={}), task)
+
+
+def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
+    model, task = make_model("etads", steps_task()), steps_task()
+    with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
+        load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
+    path = save(recurrent(), tmp_path / "gru.pt")
+    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
+        load_initial_weights(model, path, task)
+    torch.save({"weights": 1}, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):
+        load_initial_weights(model, str(tmp_path / "x.pt"), task)
+    torch.save({"model": {}, "trap": print}, tmp_path / "trap.pt")
+    with pytest.raises(UnsafeCheckpointError, match="refers to"):
+        load_initial_weights(model, str(tmp_path / "trap.pt"), task)
+
+
+def init_task(tmp_path, **options):
+    given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+    return steps_task(init_from=str(tmp_path / "plain.pt"), **{**given, **options})
+
+
+def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_loaded(tmp_path):
+    plain = changed(make_model("etads_basic", steps_task()))
+    save(plain, tmp_path / "plain.pt")
+
+    def begins_with_it(task):
+        model = task.build_model(model_config("etads", **SMALL))
+        return torch.equal(model.decoder.layers[0].fc1.weight, plain.decoder.layers[0].fc1.weight)
+
+    assert begins_with_it(init_task(tmp_path))
+    loading = init_task(tmp_path)
+    loading.load_state_dict(loading.state_dict())
+    assert not begins_with_it(loading)
+    (tmp_path / "run [1]").mkdir()
+    assert begins_with_it(init_task(tmp_path))
+    (tmp_path / "run [1]" / "checkpoint_last.pt").touch()
+    assert not begins_with_it(init_task(tmp_path))
+    (tmp_path / "plain.pt").unlink()
+    assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
+    for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}):
+        with pytest.raises(ValueError, match="exclude one another"):
+            is_first_launch(init_task(tmp_path, **option).cfg)
+
+
+def test_a_failed_load_names_the_option():
+    with pytest.raises(RuntimeError, match=r"(?s)Missing key.*--init-from CHECKPOINT"):
+        make_model("etads", steps_task()).load_state_dict(make_model("etads_basic", steps_task()).state_dict())

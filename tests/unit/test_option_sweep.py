@@ -1,0 +1,181 @@
+"""Every option of every family: a model with it trains, decodes and is loaded again, or it is refused in words."""
+
+import copy
+import logging
+from dataclasses import fields
+
+import pytest
+import torch
+from helpers import RECURRENT, SMALL, model_config
+from omegaconf import open_dict
+from steps import make_sample, steps_task, train_and_decode
+
+from fairseq_etads.models import rnn, transformer_options
+from fairseq_etads.text.files import InputError
+
+AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
+APART = {"share_all_embeddings": False}
+CLUSTERS = {"adaptive_softmax_cutoff": [10, 20]}
+TRANSFORMER = {
+    "activation_fn": [{"activation_fn": name} for name in ("gelu", "gelu_fast", "gelu_accurate", "tanh", "linear")],
+    "dropout": [{"dropout": 0.3}, ({"dropout": 1.0}, "--dropout 1.0: choose a probability")],
+    "attention_dropout": [{"attention_dropout": 0.3}, ({"attention_dropout": -0.5}, "--attention-dropout -0.5: cho")],
+    "activation_dropout": [{"activation_dropout": 0.3}],
+    "encoder_embed_path": [({"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file')],
+    "decoder_embed_path": [
+        ({"decoder_embed_path": "/nowhere"}, "--share-all-embeddings not compatible with --decoder-embed-path"),
+        ({"decoder_embed_path": "/nowhere", **APART}, '--decoder-embed-path "/nowhere": no such file'),
+    ],
+    "encoder_embed_dim": [AS_WIDE, ({"encoder_embed_dim": 16}, "--encoder-embed-dim to match --decoder-embed-dim")],
+    "decoder_embed_dim": [{**AS_WIDE, "encoder_embed_dim": 64, **APART}],
+    "encoder_ffn_embed_dim": [{"encoder_ffn_embed_dim": 8}, ({"encoder_ffn_embed_dim": 0}, "-dim 0: choose 1 or more")],
+    "decoder_ffn_embed_dim": [{"decoder_ffn_embed_dim": 8}],
+    "encoder_layers": [{"encoder_layers": 1}, ({"encoder_layers": 0}, "--encoder-layers 0: choose 1 or more")],
+    "decoder_layers": [{"decoder_layers": 3}, ({"decoder_layers": 0}, "--decoder-layers 0: choose 1 or more")],
+    "encoder_attention_heads": [
+        {"encoder_attention_heads": 1},
+        ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 32"),
+    ],
+    "decoder_attention_heads": [
+        {"decoder_attention_heads": 1},
+        ({"decoder_attention_heads": 0}, "--decoder-attention-heads 0: choose 1 or more"),
+    ],
+    "encoder_layerdrop": [{"encoder_layerdrop": 0.5}, ({"encoder_layerdrop": 1.5}, "--encoder-layerdrop 1.5: choose")],
+    "decoder_layerdrop": [{"decoder_layerdrop": 0.5}, {"decoder_layerdrop": 0.5, "pointer": "soft"}],
+    "max_source_positions": [
+        {"max_source_positions": 401},
+        ({"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
+        ({"max_source_positions": 3, "encoder_learned_pos": False}, "--max-source-positions 3 is less than"),
+    ],
+    "max_target_positions": [
+        {"max_target_positions": 400},
+        ({"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
+    ],
+    "decoder_input_dim": [({"decoder_input_dim": 24}, "--decoder-input-dim 24 has no effect")],
+    "decoder_output_dim": [
+        ({"decoder_output_dim": 24}, "--share-all-embeddings needs an output layer as wide as the embeddings"),
+        (
+            {"decoder_output_dim": 24, **APART, "share_decoder_input_output_embed": True},
+            "--share-decoder-input-output-embed needs an output layer",
+        ),
+        {"decoder_output_dim": 24, **APART},
+        {"decoder_output_dim": 24, **APART, "pointer": "soft"},
+    ],
+    "adaptive_softmax_cutoff": [CLUSTERS, ({**CLUSTERS, "pointer": "soft"}, "does not work with --adaptive-softmax")],
+    "adaptive_softmax_dropout": [
+        {**CLUSTERS, "adaptive_softmax_dropout": 0.2},
+        ({"adaptive_softmax_dropout": 0.2}, "has no effect without --adaptive-softmax-cutoff"),
+    ],
+    "adaptive_softmax_factor": [
+        {**CLUSTERS, "adaptive_softmax_factor": 2},
+        ({"adaptive_softmax_factor": 2}, "has no effect without --adaptive-softmax-cutoff"),
+    ],
+    "tie_adaptive_weights": [({**CLUSTERS, "tie_adaptive_weights": True}, "--tie-adaptive-weights needs fairseq's")],
+    "tie_adaptive_proj": [({**CLUSTERS, "tie_adaptive_proj": True}, "--tie-adaptive-proj needs fairseq's --adaptive")],
+    "quant_noise_pq": [{"quant_noise_pq": 0.2}, ({"quant_noise_pq": 2.0}, "--quant-noise-pq 2.0: choose")],
+    "quant_noise_pq_block_size": [
+        {"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 4},
+        ({"quant_noise_pq_block_size": 4}, "--quant-noise-pq-block-size 4 has no effect without --quant-noise-pq"),
+        ({"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 5}, "-size 5 does not divide --encoder-embed-dim"),
+    ],
+    "quant_noise_scalar": [({"quant_noise_scalar": 0.3}, "--quant-noise-scalar 0.3 works with fairseq's own embedd")],
+    "min_params_to_wrap": [{"min_params_to_wrap": 5}],
+    "no_decoder_final_norm": [
+        {"no_decoder_final_norm": True, "decoder_normalize_before": True},
+        ({"no_decoder_final_norm": True}, "--no-decoder-final-norm has no effect without --decoder-normalize-before"),
+    ],
+    "focus_layers": [{"focus_layers": "none"}, {"focus_layers": "2"}, ({"focus_layers": "3"}, "--focus-layers")],
+    "saliency_layers": [{"saliency_layers": "none"}, ({"saliency_layers": "x"}, "--saliency-layers")],
+    "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
+    "aggregation": [{"aggregation": name} for name in ("add", "proj", "attn")],
+    "aggregation_layers": [
+        {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2},
+        ({"aggregation_layers": 2}, "--aggregation-layers 2 has no effect with --aggregation none"),
+    ],
+    "share_encoder_decoder_layers": [{"share_encoder_decoder_layers": True, "decoder_layerdrop": 0.5}],
+}
+"""Option -> cases; a case is options that work, or options and a part of the sentence that refuses them."""
+RECURRENTS = {
+    "encoder_embed_dim": [{"encoder_embed_dim": 8, "decoder_embed_dim": 12}, ({"encoder_embed_dim": 0}, "choose 1 or")],
+    "encoder_hidden_size": [{"encoder_hidden_size": 8}, ({"encoder_hidden_size": 0}, "choose 1 or more")],
+    "encoder_layers": [{"encoder_layers": 2}, ({"encoder_layers": 0}, "--encoder-layers 0: choose 1 or more")],
+    "decoder_embed_dim": [{"decoder_embed_dim": 8}, ({"decoder_embed_dim": 0}, "choose 1 or more")],
+    "decoder_hidden_size": [{"decoder_hidden_size": 8}, ({"decoder_hidden_size": 0}, "choose 1 or more")],
+    "attention_dim": [{"attention_dim": 8}, ({"attention_dim": 0}, "--attention-dim 0: choose 1 or more")],
+    "dropout": [{"dropout": 0.3}, ({"dropout": 1.0}, "--dropout 1.0: choose a probability")],
+    "encoder_embed_path": [({"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file')],
+    "decoder_embed_path": [({"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file')],
+    "large_vocabulary_trick": [{"large_vocabulary_trick": 20}, ({"large_vocabulary_trick": -1}, "choose 0 or more")],
+    "pointer": [{"pointer": "soft"}, {"pointer": "switch", "large_vocabulary_trick": 20}],
+    "source_factors": [{"source_factors": "pos:3"}, ({"source_factors": "x"}, 'there is no factor "x"')],
+}
+FAMILIES = {
+    "etads": (transformer_options.preset_config("Swept"), SMALL, TRANSFORMER),
+    "gru_seq2seq": (rnn.preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
+}
+
+
+def cases():
+    """Of each family each option; switches are simply thrown, and need no entry in the tables."""
+    for arch, (config, _, table) in FAMILIES.items():
+        for option in fields(config):
+            if option.name == "_name":
+                continue
+            switch = [{option.name: not option.default}] if option.type is bool else None
+            found = table.get(option.name, switch)
+            assert found, f"{option.name}: say in this file what is tried"
+            for case in found:
+                yield pytest.param(arch, *(case if isinstance(case, tuple) else (case, None)), id=f"{arch}-{case}")
+
+
+def options_of(arch, **options):
+    """The model's options; the configuration is composed once, because Hydra takes half a second."""
+    config = copy.deepcopy(model_config(arch, **FAMILIES[arch][1]))
+    with open_dict(config):
+        for name, value in options.items():
+            config[name] = value
+    return config
+
+
+def criterion_of(options):
+    return "adaptive_loss" if "adaptive_softmax_cutoff" in options else "summarization_nll"
+
+
+@pytest.mark.parametrize("arch,options,message", cases())
+def test_each_option_works_or_is_refused_in_words(arch, options, message):
+    task, criterion = steps_task(), criterion_of(options)
+    extra = {"ddp_backend": "legacy_ddp"} if criterion == "adaptive_loss" else {}
+    if message is not None:
+        with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
+            train_and_decode(task, options_of(arch, **options), criterion, **extra)
+        assert message in str(error.value)
+        return
+    model = train_and_decode(task, options_of(arch, **options), criterion, **extra)
+    again = steps_task().build_model(options_of(arch, **options))
+    again.load_state_dict(model.state_dict())
+    sample = make_sample(model)
+    with torch.no_grad():
+        outputs = [m.eval()(**sample["net_input"]) for m in (model, again)]
+        first, second = (m.get_normalized_probs(o, True, sample) for m, o in zip((model, again), outputs))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, caplog):
+    """All that is refused beside --coverage-loss is --decoder-layerdrop without a pointer (test_checks.py)."""
+    caplog.set_level(logging.ERROR)
+    at_once = {
+        "etads": {
+            **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
+            **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
+            **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
+            **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
+            **{"share_encoder_decoder_layers": True, "attention_dropout": 0.1},
+        },
+        "gru_seq2seq": {
+            **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
+            **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
+        },
+    }[arch]
+    train_and_decode(steps_task(), options_of(arch, **at_once), steps=4, coverage_loss=1.0)
+    train_and_decode(steps_task(), options_of(arch), coverage_loss=1.0)
