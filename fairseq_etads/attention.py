@@ -170,12 +170,28 @@ def focus_attention(
     return out[..., :width].to(q.dtype)
 
 
-def attention_weights(q: Tensor, k: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
+    """q k^T of q (…, T, D) and k (…, S, D) -> (…, T, S), at least float32.
+
+    Args:
+        own_format: multiply in the format of q and k. Otherwise half-precision inputs, and float32 under autocast, are
+            multiplied in float32: a score of 30 that is rounded to bfloat16 may change its weight by 6 %.
+    """
+    if own_format:
+        return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
+    with torch.autocast(q.device.type, enabled=False):
+        return torch.matmul(at_least_float32(q), at_least_float32(k).transpose(-1, -2))
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, key_padding_mask: Optional[Tensor] = None, own_format: bool = False
+) -> Tensor:
     """softmax(q k^T / sqrt(D)): q (B, H, T, D), k (B, H, S, D) -> (B, H, T, S), exactly 0 at padding.
 
-    At least in float32, whatever the inputs are.
+    At least in float32, whatever the inputs are; ``own_format``: see :func:`attention_scores`.
     """
-    scores = at_least_float32(torch.matmul(q * q.size(-1) ** -0.5, k.transpose(-1, -2)))
+    q = q if own_format else at_least_float32(q)
+    scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None, None, :], _PADDING_SCORE)
     return torch.softmax(scores, dim=-1)
@@ -190,6 +206,7 @@ def saliency_attention(
     key_padding_mask: Optional[Tensor] = None,
     dropout_p: float = 0.0,
     need_weights: bool = False,
+    own_format: bool = False,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """(g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
 
@@ -200,12 +217,13 @@ def saliency_attention(
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout on the gated weights; the caller passes 0 in evaluation.
         need_weights: also return the softmax before the gate, which sums to 1 (coverage and pointers want that one).
+        own_format: compute the scores in the format of the inputs, see :func:`attention_scores`.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
     """
-    weights = attention_weights(q, k, key_padding_mask)
-    gate = torch.sigmoid(at_least_float32(torch.matmul(gate_q, gate_k.transpose(-1, -2))))
+    weights = attention_weights(q, k, key_padding_mask, own_format)
+    gate = torch.sigmoid(attention_scores(gate_q, gate_k, own_format))
     gated = F.dropout(gate * weights, p=dropout_p)
     out = torch.matmul(gated.to(v.dtype), v)
     return (out, weights) if need_weights else out

@@ -57,9 +57,9 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
         attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
 
     Returns:
-        (B, T), float32; 0 at padding and at a summary's first word.
+        (B, T), at least float32; 0 at padding and at a summary's first word.
     """
-    attention = attention.float() * real[:, :, None]
+    attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
     return torch.minimum(attention, before).sum(dim=2)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32
 from ..vocabulary.batch_vocab import BatchVocab
+from .precision import in_float32, keep_float32
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
@@ -164,13 +165,6 @@ def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
-class _FloatLinear(nn.Linear):
-    """A linear layer that computes in float32 or better, whatever its input and weights are in."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(at_least_float32(x), at_least_float32(self.weight), at_least_float32(self.bias))
-
-
 class PointerHead(nn.Module):
     """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
@@ -188,7 +182,7 @@ class PointerHead(nn.Module):
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
         self.kind = kind
-        self.gate = _FloatLinear(features, 1)
+        self.gate = keep_float32(nn.Linear(features, 1))
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
@@ -204,7 +198,7 @@ class PointerHead(nn.Module):
         # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
-        gate = self.gate(states)[:, :, 0]  # (N, T)
+        gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
         hard = self.kind == "switch" and self.decides and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
@@ -231,9 +225,10 @@ class Pointer(PointerHead):
         """Point from decoder states (N, T, d) into encoder outputs (S, B, d_enc); N is B times the beam, or B."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
-        query = (self.query(states) * self.scale).view(documents, -1, memory.shape[2])  # (B, N/B * T, d_enc)
-        scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)  # (N, T, S)
-        return self.point(states, scores, vocab)
+        query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
+        with torch.autocast(states.device.type, enabled=False):
+            scores = torch.bmm(query, memory.permute(1, 2, 0).to(query.dtype))  # (B, N/B * T, S)
+        return self.point(states, scores.view(rows, length, -1), vocab)
 
 
 class AttentionPointer(PointerHead):

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
 
@@ -64,7 +65,7 @@ class Member:
         logits = out[0][:, -1:]
         has_pointer = self.capabilities.pointer is not None
         if temperature != 1.0 and not has_pointer:
-            logits = logits / temperature
+            logits = at_least_float32(logits) / temperature
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
