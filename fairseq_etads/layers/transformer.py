@@ -51,8 +51,8 @@ class FocalNetwork(nn.Module):
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
     G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
-    Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 1 % in the
-    argument of the sigmoid is one token in 400.
+    Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 0.01 in
+    the argument of the sigmoid is one token in 400.
 
     Args:
         embed_dim: d_m.
