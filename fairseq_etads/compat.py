@@ -182,6 +182,11 @@ def optimizer_steps() -> int:
     return _optimizer_steps
 
 
+def skips_overflows(optimizer: Any) -> bool:
+    """Whether a fairseq optimiser scales losses and skips updates whose gradient overflows (--fp16, --amp; not --bf16)."""
+    return getattr(optimizer, "scaler", None) is not None
+
+
 def backward_pass() -> int:
     """The number of the backward pass that is running, unique in this process; torch has no public name for it."""
     return torch._C._current_graph_task_id()

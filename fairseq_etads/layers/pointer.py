@@ -33,7 +33,8 @@ class PointerOutput:
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
-        hard: choose the likelier of generating and copying instead of mixing them.
+        hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
+            produce then have probability 0; what they would have got is in :meth:`undecided`.
     """
 
     log_copy: Tensor
@@ -54,6 +55,18 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
+    def undecided(self) -> "PointerOutput":
+        """The same pointer with generating and copying mixed."""
+        return replace(self, hard=False)
+
+    def _log_copied(self) -> Tensor:
+        """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""
+        attention = self.log_copy.exp()
+        sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
+        sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
+        smallest = torch.finfo(sums.dtype).tiny  # its logarithm is finite, and so is the gradient
+        return sums.clamp(min=smallest).log()
+
     def _document_words(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each.
 
@@ -64,33 +77,35 @@ class PointerOutput:
         log_gen, log_point = self._log_gates()
         generated = log_vocab.gather(2, columns.clamp(max=width - 1)) + log_gen[:, :, None]
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
-        attention = torch.zeros_like(generated).scatter_add(
-            2, self._expand(self.vocab.word_numbers), self.log_copy.exp()
-        )
-        smallest = torch.finfo(attention.dtype).tiny  # its logarithm is finite, and so is the gradient
-        copied = attention.clamp(min=smallest).log() + log_point[:, :, None]
-        return generated, torch.logaddexp(generated, copied)
+        return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w); eq. 14.
+
+        Of a hard switch log P(w) is log P_vocab(w) where p_gen is at least 1/2, and elsewhere the log of that sum.
 
         Args:
             logits: (N, T', C), of the words of the softmax, for the last T' of the T words (generation keeps only the
                 last).
 
         Returns:
-            (N, T', C + K), float32; minus infinity for slots that the document does not use.
+            (N, T', C + K), float32; minus infinity for slots that the document does not use, and for the words that a
+            hard switch decides against.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
             return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).log_probs(logits)
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        columns = self._expand(self.vocab.word_columns)
-        mixed = self._document_words(log_vocab)[1]
-        scores = log_vocab + self._log_gates()[0][:, :, None]
-        scores = F.pad(scores, (0, self.vocab.output_width - logits.shape[2]), value=-math.inf)  # (N, T', C + K)
-        mixed = torch.where(self._expand(self.vocab.is_word), mixed, scores.gather(2, columns))
-        return scores.scatter(2, columns, mixed)
+        columns, slots = self._expand(self.vocab.word_columns), self.vocab.output_width - logits.shape[2]
+        if self.hard:
+            pointing = (self.gate < 0)[:, :, None]
+            scores = F.pad(log_vocab.masked_fill(pointing, -math.inf), (0, slots), value=-math.inf)  # (N, T', C + K)
+            in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
+        else:
+            scores = F.pad(log_vocab + self._log_gates()[0][:, :, None], (0, slots), value=-math.inf)
+            in_document = self._document_words(log_vocab)[1]
+        in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
+        return scores.scatter(2, columns, in_document)
 
     def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.

@@ -127,8 +127,13 @@ def test_the_switch_decides_in_evaluation():
         scores = model.get_normalized_probs(net_output, log_probs=True)
         if generates:
             torch.testing.assert_close(scores[:, :, :KNOWN], net_output[0].log_softmax(-1))
+            assert scores[:, :, KNOWN:].isneginf().all(), "what the model does not know cannot be generated"
         else:
-            assert scores[:, :, EOS].max() < -1000, "what is not in the document cannot be pointed at"
+            assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
+            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # of a word that occurs three times
+            torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
+        mixture = pointer.undecided().log_probs(net_output[0])
+        torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
