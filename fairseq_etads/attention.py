@@ -10,7 +10,7 @@ Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequenc
 """
 
 import math
-from typing import Optional, Tuple, Union
+from typing import Callable, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -271,9 +271,10 @@ def focus_attention(
       backward pass computes again.
     """
     work = torch.promote_types(q.dtype, torch.float32)
-    compute = _FOCUS_FORMS[form or _default_form(q, work)]
+    compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]
     with torch.autocast(q.device.type, enabled=False):
-        out = compute(*(x.to(work) for x in (q, k, v, center, scope)), key_padding_mask, dropout_p)
+        inputs = [x.to(work) for x in (q, k, v, center, scope)]
+        out = compute(*inputs, key_padding_mask, dropout_p)
     return out.to(q.dtype)
 
 

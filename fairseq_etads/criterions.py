@@ -234,8 +234,8 @@ class SummarizationNLL(FairseqCriterion):
     def _check(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
         """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
 
-        With ``skip_overflow``, losses that are not finite are only warned of, and the result is True: the optimiser is to
-        skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
+        With ``skip_overflow``, losses that are not finite are only warned of, and the result is True: the optimiser is
+        to skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
         --min-loss-scale and stops training.
         """
         loss = loss.detach()
@@ -246,7 +246,9 @@ class SummarizationNLL(FairseqCriterion):
         ids = sample["id"].tolist() if "id" in sample else rows
         which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
         which = which or "their sum overflows"
-        what = f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
+        what = (
+            f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
+        )
         if skip_overflow and overflow.any() and not (loss.masked_fill(overflow, 0).abs() >= LARGEST_LOSS).any():
             logger.warning(f"{what}The update is skipped and the scale of the loss lowered")
             return True

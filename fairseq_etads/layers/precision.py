@@ -33,6 +33,8 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     x = at_least_float32(x)
     with torch.autocast(x.device.type, enabled=False):
         if all(parameter.dtype == x.dtype for parameter in layer.parameters()):
-            return layer(x)  # type: ignore[no-any-return]
-        wide = {name: parameter.to(x.dtype) for name, parameter in layer.named_parameters()}
-        return torch.func.functional_call(layer, wide, (x,))  # type: ignore[no-any-return]
+            result: Tensor = layer(x)
+        else:
+            wide = {name: parameter.to(x.dtype) for name, parameter in layer.named_parameters()}
+            result = torch.func.functional_call(layer, wide, (x,))
+    return result

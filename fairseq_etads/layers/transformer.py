@@ -122,7 +122,9 @@ class FocusAttention(MultiheadAttention):
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         out = focus_attention(
-            *(split_heads(x, self.num_heads) for x in (q, k, v)),
+            split_heads(q, self.num_heads),
+            split_heads(k, self.num_heads),
+            split_heads(v, self.num_heads),
             center,
             scope,
             key_padding_mask,
