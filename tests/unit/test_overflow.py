@@ -24,7 +24,9 @@ def half_precision(kind, bf16=False, scale=16):
     cfg = OmegaConf.structured(FairseqConfig())
     cfg.common.bf16, cfg.common.fp16_init_scale, cfg.common.min_loss_scale = bf16, scale, 1.0
     cfg.optimization.update_freq = [1]
-    cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [0.1], "momentum": 0.0, "weight_decay": 0.0})
+    cfg.common.fp16_no_flatten_grads = True  # fairseq's flat ones need CUDA
+    adam = {"adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "use_old_adam": True, "fp16_adam_stats": False, "tpu": False}
+    cfg.optimizer = OmegaConf.create({"_name": "adam", "lr": [0.1], "weight_decay": 0.0, **adam})
     return task, model, OPTIMIZERS[kind].build_optimizer(cfg, list(model.parameters()))
 
 
