@@ -1,10 +1,13 @@
 """Focus-attention: time and error of its forms, against plain fused attention and against float64.
 
     python benchmarks/bench_focus_attention.py [--output benchmarks/results/focus_attention.json]
+    python benchmarks/bench_focus_attention.py --simulate-tf32
 
 Forms: "plain" is torch's scaled_dot_product_attention without any bias; "direct" adds the S x S bias of equation 7;
 "two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.attention.
-Times are medians of interleaved runs, forward and backward; errors are the largest over the output.
+Times are medians of interleaved runs, forward and backward; errors are the largest over the output. With
+``--simulate-tf32`` only the errors of the forms of fairseq_etads.attention are measured, with a fused attention that
+multiplies float32 as split TF32 does: each number as the sum of two of 11 bits.
 """
 
 import argparse
@@ -19,7 +22,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads.attention import focal_bias, focus_attention
+from fairseq_etads.attention import FOCUS_FORMS, focal_bias, focus_attention
 
 
 def plain(q, k, v, center, scope):
@@ -76,6 +79,39 @@ def errors(length, scope, heads=8, width=64):
         return {name: float((form(q, k, v, center, sigma) - exact).abs().max()) for name, form in forms.items()}
 
 
+def split_tf32(a, b):
+    """a @ b in three products of numbers of 11 bits, as the float32 kernels of NVIDIA's Ampere and newer do it."""
+    halves = []
+    for x in (a, b):
+        high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        low = (((x - high).view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+        halves.append((high, low))
+    (a_high, a_low), (b_high, b_low) = halves
+    return a_low @ b_high + a_high @ b_low + a_high @ b_high
+
+
+def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
+    scores = split_tf32(q * (q.size(-1) ** -0.5 if scale is None else scale), k.transpose(-1, -2))
+    return split_tf32((scores if attn_mask is None else scores + attn_mask).softmax(-1), v)
+
+
+def simulated_errors(length, scope, heads=4, width=64):
+    """Form -> largest error of the output with split TF32 products, as :func:`errors`."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
+    center = torch.rand(1, heads, length, generator=generator) * length
+    sigma = scope * (1 + torch.rand(1, heads, length, generator=generator))
+    exact = direct(*(x.double() for x in (q, k, v, center, sigma)))
+    kernel = F.scaled_dot_product_attention
+    F.scaled_dot_product_attention = simulated_attention
+    try:
+        with torch.no_grad():
+            forms = {form: focus_attention(q, k, v, center, sigma, form=form) for form in FOCUS_FORMS}
+    finally:
+        F.scaled_dot_product_attention = kernel
+    return {form: float(f"{float((out - exact).abs().max()):.1e}") for form, out in forms.items()}
+
+
 def machine():
     model = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
@@ -91,7 +127,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "focus_attention.json")
     parser.add_argument("--runs", type=int, default=15, help="counted runs of each form (default: %(default)s)")
+    parser.add_argument("--simulate-tf32", action="store_true", help="only errors, with simulated split TF32 products")
     args = parser.parse_args()
+    if args.simulate_tf32:
+        for length in (400, 1024):
+            for scope in (0.1, 0.3, 1, 5, 20):
+                print(f"S={length}, sigma {scope}-{2 * scope}: {simulated_errors(length, scope)}", flush=True)
+        return
     report = {
         "machine": machine(),
         "shape": "B=8, H=8, D=64, float32, forward and backward",

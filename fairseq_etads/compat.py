@@ -200,6 +200,11 @@ def optimizer_steps() -> int:
     return _optimizer_steps
 
 
+def skips_overflows(optimizer: Any) -> bool:
+    """Whether fairseq's optimiser scales losses and skips updates whose gradient overflows: with --fp16 and --amp."""
+    return getattr(optimizer, "scaler", None) is not None
+
+
 def backward_pass() -> int:
     """The number of the backward pass that is running, unique in this process; torch has no public name for it."""
     return torch._C._current_graph_task_id()
@@ -224,10 +229,61 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
         return False
 
 
+def _has_instructions(*names: str) -> bool:
+    """Whether an x86 processor has one of these sets of instructions of the AVX-512 generation, and torch may use them.
+
+    Args:
+        names: of functions in ``torch.cpu``, which differ between versions of torch.
+    """
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY says so
+        return False
+    return any(getattr(torch.cpu, name, bool)() for name in names)
+
+
 def _has_fast_bfloat16() -> bool:
     """Whether the processor has bfloat16 instructions; emulating them is slower than float32."""
-    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-    return any(getattr(torch.cpu, name, bool)() for name in names)
+    return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+
+
+@functools.lru_cache(maxsize=None)
+def int8_kernel() -> typing.Optional[str]:
+    """What multiplies 8-bit integers fast and exactly here: "vnni", "fbgemm", or None.
+
+    "vnni" is ``torch._int_mm`` on processors with VNNI instructions; on others it is slow or saturates at 16 bits.
+    "fbgemm" are the quantised products that torch brings for x86, see :func:`fbgemm_linear`.
+    """
+    largest = torch.full((32, 64), 127, dtype=torch.int8)  # the pair of products that saturates first
+    if _has_instructions("_is_vnni_supported", "_is_cpu_support_avx512_vnni", "_is_amx_tile_supported"):
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if torch._int_mm(largest, largest.t()).eq(64 * 127**2).all():
+                return "vnni"
+    with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
+        packed = pack_fbgemm(largest, torch.ones(32))
+        if torch.allclose(fbgemm_linear(torch.ones(32, 64), packed), torch.tensor(64 * 127.0), rtol=1e-5):
+            return "fbgemm"
+    return None
+
+
+FBGEMM_LEVELS = 63
+"""FBGEMM's inputs are rounded to multiples of 1/63: with 8 bits, the sum of two products would not fit 16 bits."""
+
+
+def pack_fbgemm(weight: torch.Tensor, scale: torch.Tensor) -> Any:
+    """An int8 weight (out, in) times a scale for each row (out,), packed for :func:`fbgemm_linear`."""
+    zeros = torch.zeros(len(scale), dtype=torch.long)
+    weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
+    return torch.ops.quantized.linear_prepack(weight, None)
+
+
+def fbgemm_linear(x: torch.Tensor, packed: Any) -> torch.Tensor:
+    """Rows (n, in) in float32, between -1 and 1, times a packed weight: (n, out) in float32.
+
+    torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so that a row's result depends on the
+    others; here the scale is given.
+    """
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    result: torch.Tensor = product(x, 1.0 / FBGEMM_LEVELS, FBGEMM_LEVELS + 1, packed)
+    return result
 
 
 def pack_weight(weight: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """The criterion ``summarization_nll``: negative log-likelihood, label smoothing, coverage loss, supervised switch."""
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
@@ -20,6 +21,9 @@ from .vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
 """A larger loss of one word means that the word has no column and so no probability."""
+
+
+logger = logging.getLogger(__name__)
 
 
 class NonFiniteLossError(RuntimeError):
@@ -57,9 +61,9 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
         attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
 
     Returns:
-        (B, T), float32; 0 at padding and at a summary's first word.
+        (B, T), at least float32; 0 at padding and at a summary's first word.
     """
-    attention = attention.float() * real[:, :, None]
+    attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
     return torch.minimum(attention, before).sum(dim=2)
 
@@ -101,7 +105,7 @@ class SummarizationNLL(FairseqCriterion):
 
     Raises:
         ValueError: an option has an impossible value.
-        NonFiniteLossError: the loss of a batch is not finite.
+        NonFiniteLossError: the loss of a batch is not finite, and no optimiser is there that skips such updates.
     """
 
     def __init__(
@@ -134,10 +138,15 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         self._updates = 0
+        self._overflows_are_skipped = False
 
-    def set_num_updates(self, updates: int) -> None:
-        """Tell which update comes next; called by the task before every step."""
-        self._updates = updates
+    def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
+        """Tell which update comes next; called by the task before every step.
+
+        Args:
+            overflows_are_skipped: whether the optimiser scales the loss, and skips updates whose gradient overflows.
+        """
+        self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
     def coverage_weight_now(self) -> float:
         """Weight of the coverage loss at this update."""
@@ -167,8 +176,8 @@ class SummarizationNLL(FairseqCriterion):
             attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
             coverage = coverage_loss(attention, real).sum()
         loss = loss.masked_fill(~real, 0)
-        self._check(loss, sample)
-        total = loss.sum()
+        overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
+        total = loss.sum() * math.nan if overflows else loss.sum()  # NaN: so that the gradient overflows, too
         if model.training and weight:
             total = total + weight * coverage
 
@@ -235,17 +244,29 @@ class SummarizationNLL(FairseqCriterion):
         return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
 
     @staticmethod
-    def _check(loss: Tensor, sample: Dict[str, Any]) -> None:
-        """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column."""
-        if loss.detach().sum().abs() < LARGEST_LOSS:  # False for NaN
-            return
-        rows = (~(loss.detach().abs() < LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
+    def _check(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
+        """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
+
+        With ``skip_overflow``, losses that are not finite are only warned of, and the result is True: the optimiser is
+        to skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
+        --min-loss-scale and stops training.
+        """
+        loss = loss.detach()
+        if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
+            return False
+        overflow = ~loss.isfinite()
+        rows = (overflow | (loss.abs() >= LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
         ids = sample["id"].tolist() if "id" in sample else rows
         which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
         which = which or "their sum overflows"
-        raise NonFiniteLossError(
+        what = (
             f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
-            "The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
+        )
+        if skip_overflow and overflow.any() and not (loss.masked_fill(overflow, 0).abs() >= LARGEST_LOSS).any():
+            logger.warning(f"{what}The update is skipped and the scale of the loss lowered")
+            return True
+        raise NonFiniteLossError(
+            f"{what}The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
             "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
             "their text"
         )

@@ -14,7 +14,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
 from .checks import CheckedOptions
-from .compat import replacements_file
+from .compat import replacements_file, skips_overflows
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.unknown_words import check_data
@@ -122,7 +122,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         if self._rouge is not None:
             self._rouge.forget()
         if hasattr(criterion, "set_num_updates"):
-            criterion.set_num_updates(update_num)
+            criterion.set_num_updates(update_num, skips_overflows(optimizer))
         return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ beside the paper.
 """
 
 import math
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -94,7 +94,7 @@ def repeats(words: Sequence[int], size: int) -> bool:
 
 
 def beam_search(
-    predict: Callable[[List[int]], Tuple[List[float], List[float]]],
+    predict: Callable[[List[int]], Any],
     beam: int,
     longest: int,
     eos: int,
@@ -111,24 +111,30 @@ def beam_search(
 ) -> List[Tuple[List[int], float, float]]:
     """Beam search over one document that never stops early: (tokens, log P, score), best first.
 
-    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token. In
-    ``history`` each step leaves the scores of what has ended, and log P and coverage cost of what has not.
+    ``predict(words)`` gives the log-probabilities of the next token and the attention to each source token, and perhaps
+    a set of tokens that the hypothesis may have only if it may have no others. In ``history`` each step leaves the
+    scores of what has ended, and log P and coverage cost of what has not.
     """
     living: List[Tuple[List[int], float, List[float]]] = [([], 0.0, [])]
     finished = []
     for step in range(longest + 1):
         candidates = []
         for words, log_prob, coverage in living:
-            log_probs, attention = predict(words)
+            log_probs, attention, *rest = predict(words)
             coverage = [a + b for a, b in zip(coverage or [0.0] * len(attention), attention)]
             cost = coverage_penalty(coverage, weight, coverage_kind) if weight else 0.0
+            own = []
             for token, value in enumerate(log_probs):
                 if token == pad or (token == eos and step < shortest) or (token != eos and step == longest):
+                    continue
+                if value == -math.inf:
                     continue
                 if block and token != eos and repeats([*words, token], block) and not repeats(words, block):
                     continue
                 rank = log_prob + value - (cost if stepwise else 0.0)
-                candidates.append((rank, words, token, log_prob + value, coverage, cost))
+                own.append((rank, words, token, log_prob + value, coverage, cost))
+            last_resort = rest[0] if rest else set()
+            candidates += [c for c in own if c[2] not in last_resort] or own
         candidates.sort(key=lambda candidate: -candidate[0])
         living = []
         for place, (_, words, token, log_prob, coverage, cost) in enumerate(candidates[: 2 * beam]):
@@ -189,6 +195,12 @@ def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extende
         generated = vocabulary[word].item() if word < len(vocabulary) else 0.0
         distribution.append(p_gen * generated + (1 - p_gen) * copied)
     return distribution
+
+
+def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
+    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after the likelier of generating and
+    pointing was chosen."""
+    return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
 
 
 def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], word: int) -> float:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32
 from ..vocabulary.batch_vocab import BatchVocab
+from .precision import in_float32, keep_float32
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
@@ -32,7 +33,8 @@ class PointerOutput:
         gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
-        hard: choose the likelier of generating and copying instead of mixing them.
+        hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
+            produce then have probability 0; what they would have got is in :meth:`undecided`.
     """
 
     log_copy: Tensor
@@ -53,6 +55,18 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
+    def undecided(self) -> "PointerOutput":
+        """The same pointer with generating and copying mixed."""
+        return replace(self, hard=False)
+
+    def _log_copied(self) -> Tensor:
+        """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""
+        attention = self.log_copy.exp()
+        sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
+        sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
+        smallest = torch.finfo(sums.dtype).tiny  # its logarithm is finite, and so is the gradient
+        return sums.clamp(min=smallest).log()
+
     def _document_words(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each.
 
@@ -63,33 +77,35 @@ class PointerOutput:
         log_gen, log_point = self._log_gates()
         generated = log_vocab.gather(2, columns.clamp(max=width - 1)) + log_gen[:, :, None]
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
-        attention = torch.zeros_like(generated).scatter_add(
-            2, self._expand(self.vocab.word_numbers), self.log_copy.exp()
-        )
-        smallest = torch.finfo(attention.dtype).tiny  # its logarithm is finite, and so is the gradient
-        copied = attention.clamp(min=smallest).log() + log_point[:, :, None]
-        return generated, torch.logaddexp(generated, copied)
+        return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w); eq. 14.
+
+        Of a hard switch log P(w) is log P_vocab(w) where p_gen is at least 1/2, and elsewhere the log of that sum.
 
         Args:
             logits: (N, T', C), of the words of the softmax, for the last T' of the T words (generation keeps only the
                 last).
 
         Returns:
-            (N, T', C + K), float32; minus infinity for slots that the document does not use.
+            (N, T', C + K), float32; minus infinity for slots that the document does not use, and for the words that a
+            hard switch decides against.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
             return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).log_probs(logits)
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        columns = self._expand(self.vocab.word_columns)
-        mixed = self._document_words(log_vocab)[1]
-        scores = log_vocab + self._log_gates()[0][:, :, None]
-        scores = F.pad(scores, (0, self.vocab.output_width - logits.shape[2]), value=-math.inf)  # (N, T', C + K)
-        mixed = torch.where(self._expand(self.vocab.is_word), mixed, scores.gather(2, columns))
-        return scores.scatter(2, columns, mixed)
+        columns, slots = self._expand(self.vocab.word_columns), self.vocab.output_width - logits.shape[2]
+        if self.hard:
+            pointing = (self.gate < 0)[:, :, None]
+            scores = F.pad(log_vocab.masked_fill(pointing, -math.inf), (0, slots), value=-math.inf)  # (N, T', C + K)
+            in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
+        else:
+            scores = F.pad(log_vocab + self._log_gates()[0][:, :, None], (0, slots), value=-math.inf)
+            in_document = self._document_words(log_vocab)[1]
+        in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
+        return scores.scatter(2, columns, in_document)
 
     def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
@@ -164,13 +180,6 @@ def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
-class _FloatLinear(nn.Linear):
-    """A linear layer that computes in float32 or better, whatever its input and weights are in."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(at_least_float32(x), at_least_float32(self.weight), at_least_float32(self.bias))
-
-
 class PointerHead(nn.Module):
     """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
@@ -188,7 +197,7 @@ class PointerHead(nn.Module):
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
         self.kind = kind
-        self.gate = _FloatLinear(features, 1)
+        self.gate = keep_float32(nn.Linear(features, 1))
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
 
@@ -204,7 +213,7 @@ class PointerHead(nn.Module):
         # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
-        gate = self.gate(states)[:, :, 0]  # (N, T)
+        gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
         hard = self.kind == "switch" and self.decides and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
@@ -231,9 +240,10 @@ class Pointer(PointerHead):
         """Point from decoder states (N, T, d) into encoder outputs (S, B, d_enc); N is B times the beam, or B."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
-        query = (self.query(states) * self.scale).view(documents, -1, memory.shape[2])  # (B, N/B * T, d_enc)
-        scores = at_least_float32(torch.bmm(query, memory.permute(1, 2, 0))).view(rows, length, -1)  # (N, T, S)
-        return self.point(states, scores, vocab)
+        query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
+        with torch.autocast(states.device.type, enabled=False):
+            scores = torch.bmm(query, memory.permute(1, 2, 0).to(query.dtype))  # (B, N/B * T, S)
+        return self.point(states, scores.view(rows, length, -1), vocab)
 
 
 class AttentionPointer(PointerHead):

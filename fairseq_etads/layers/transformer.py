@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32, attention_weights, focus_attention, saliency_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
+from .precision import in_float32, keep_float32
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
@@ -50,6 +51,8 @@ class FocalNetwork(nn.Module):
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
     G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
+    Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 0.01 in
+    the argument of the sigmoid is one token in 400.
 
     Args:
         embed_dim: d_m.
@@ -59,8 +62,8 @@ class FocalNetwork(nn.Module):
     def __init__(self, embed_dim: int, num_heads: int):
         super().__init__()
         self.num_heads = num_heads
-        self.query_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_p
-        self.document_proj = nn.Linear(embed_dim, embed_dim, bias=False)  # W_g
+        self.query_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_p
+        self.document_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_g
         head_dim = embed_dim // num_heads
         self.center_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_c
         self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
@@ -75,22 +78,22 @@ class FocalNetwork(nn.Module):
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
 
-        At least in float32.
+        At least in float32; queries that come in half precision are already off by up to a token in 400.
         """
         batch, length, _ = queries.shape
+        queries = at_least_float32(queries)
         if key_padding_mask is None:
             document = queries.mean(dim=1, keepdim=True)
             lengths: Tensor = queries.new_full((batch,), float(length), dtype=torch.float32)
         else:
             real = (~key_padding_mask).unsqueeze(-1)
             lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
-            total = at_least_float32(queries.masked_fill(~real, 0.0)).sum(dim=1, keepdim=True)
-            document = (total / lengths[:, None, None]).to(queries.dtype)  # G (B, 1, d_m)
-        u = torch.tanh(self.query_proj(queries) + self.document_proj(document))
+            total = queries.masked_fill(~real, 0.0).sum(dim=1, keepdim=True)
+            document = total / lengths[:, None, None]  # G (B, 1, d_m)
+        u = torch.tanh(in_float32(self.query_proj, queries) + in_float32(self.document_proj, document))
         u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
-        # m · sigmoid(…) in float32: in half precision a position of 400 is only known to a quarter of a token
         center, scope = (
-            lengths[:, None, None] * torch.sigmoid(at_least_float32(u * weight[:, None]).sum(-1))
+            lengths[:, None, None] * torch.sigmoid((u * at_least_float32(weight)[:, None]).sum(-1))
             for weight in (self.center_weight, self.scope_weight)
         )
         return center, scope
@@ -101,6 +104,7 @@ class FocusAttention(MultiheadAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, **kwargs: Any):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
+        keep_float32(self.q_proj)  # mu and sigma are computed from the queries
         self.focal = FocalNetwork(embed_dim, num_heads)
 
     def forward(
@@ -115,18 +119,18 @@ class FocusAttention(MultiheadAttention):
     ) -> Tuple[Tensor, None]:
         """query (S, B, d_m), also used as key and value -> (S, B, d_m), None: the fused kernel returns no weights."""
         _refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
-        q = self.q_proj(query)
+        q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         out = focus_attention(
             split_heads(q, self.num_heads),
-            split_heads(self.k_proj(query), self.num_heads),
-            split_heads(self.v_proj(query), self.num_heads),
+            split_heads(k, self.num_heads),
+            split_heads(v, self.num_heads),
             center,
             scope,
             key_padding_mask,
             dropout_p=_dropout_p(self),
         )
-        return self.out_proj(merge_heads(out)), None
+        return self.out_proj(merge_heads(out).to(v.dtype)), None
 
 
 class BridgeAttention(MultiheadAttention):
@@ -180,6 +184,7 @@ class BridgeAttention(MultiheadAttention):
         rows, documents = query.size(1), k.size(0)
         q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
         dropout_p = _dropout_p(self)
+        # the search multiplies by keys in the format in which the state keeps them, for speed
         stepwise = isinstance(incremental_state, BeamState)
         # fairseq's layers always ask for the mean over heads; the search uses the last layer's weights alone, which are
         # asked for by head
@@ -189,10 +194,10 @@ class BridgeAttention(MultiheadAttention):
         if self.gate_q_proj is not None:
             gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
             out, weights = saliency_attention(
-                q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True
+                q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True, own_format=stepwise
             )
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
-            weights = attention_weights(q, k, mask)
+            weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
         else:
             attend = None if mask is None else ~mask[:, None, None, :]
@@ -287,7 +292,7 @@ class SummaryAttention(MultiheadAttention):
         )
         keys, values = incremental_state.remember(self, k, v)
         scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
-        weights = scores.to(query.dtype).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
+        weights = at_least_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
         out = torch.matmul(F.dropout(weights, p=_dropout_p(self)).to(values.dtype), values)
         return self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype)), None
 

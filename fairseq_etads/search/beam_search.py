@@ -209,6 +209,7 @@ class BeamSearch:
             self.sample_ids = self.sample_ids[documents]
             self.source = self.source.select(documents)
             self.prefix = None if self.prefix is None else self.prefix[documents]
+            self.constraints = None if self.constraints is None else self.constraints[documents]
             self.strategy.prune_sentences(documents)
         self.ensemble.reorder(parents, documents, self.live.beam, first=step == 0)
         return True
@@ -238,6 +239,8 @@ class BeamSearch:
         if self.blocker is not None and 0 < step < self.max_len:
             exempt = None if forced is None else forced.repeat_interleave(lprobs.size(1))
             self.blocker(self.live.tokens[:, :, 1 : step + 1].flatten(0, 1), lprobs.flatten(0, 1), exempt)
+        if self.ensemble.decided_against is not None:
+            self._keep_to_decisions(lprobs, self.ensemble.decided_against)
         if getattr(self.strategy, "needs_src_lengths", False):
             self.strategy.set_src_lengths(self.source.lengths)
 
@@ -271,6 +274,19 @@ class BeamSearch:
             for x in (lprobs, self.live.tokens, self.live.log_probs):
                 x[ended] = take_beams(x[ended], first[:, : x.size(1)])
         return forced
+
+    def _keep_to_decisions(self, lprobs: Tensor, against: Tensor) -> None:
+        """Forbid the words ``against`` (B, beam, V) which the models' switches decide, in lprobs (B, beam, V).
+
+        A hypothesis that could then have no word at all (its end is forced, or every word of the document would repeat
+        an n-gram) may have them nevertheless, and so may every hypothesis have the words that constraints require.
+        """
+        if self.constraints is not None:
+            required = torch.zeros_like(against[:, 0]).scatter(1, self.constraints[:, 1:], True)  # (B, V)
+            required[:, 0] = False  # fills and separates packed constraints
+            against = against & ~required[:, None]
+        none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
+        lprobs.masked_fill_(against & ~none_left, -math.inf)
 
     def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
         """Add this step's attention (B, beam, S) to the coverage; returns the coverage cost (B, beam), or None."""

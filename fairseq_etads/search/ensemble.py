@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
 
@@ -45,7 +46,7 @@ class Member:
         """
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor]]:
+    def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """The next words' log-probabilities and the attention.
 
         Args:
@@ -54,7 +55,8 @@ class Member:
                 it holds for copying too.
 
         Returns:
-            (rows, V) in float32 or better; (rows, S) or None.
+            (rows, V) in float32 or better; the same before a switch decides between generating and copying, None for a
+            model without one; attention (rows, S) or None.
         """
         out = self.decode(tokens)
         extra = out[1] if len(out) > 1 else None
@@ -62,17 +64,26 @@ class Member:
         if isinstance(attention, (list, tuple)):
             attention = attention[0] if attention else None
         logits = out[0][:, -1:]
-        has_pointer = self.capabilities.pointer is not None
-        if temperature != 1.0 and not has_pointer:
-            logits = logits / temperature
+        if temperature != 1.0 and self.capabilities.pointer is None:
+            logits = at_least_float32(logits) / temperature
+        undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
-            lprobs = self.model.get_normalized_probs((logits, *out[1:]), log_probs=True, sample=None)[:, -1].float()
-            if temperature != 1.0 and has_pointer:
-                lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
-        return lprobs, None if attention is None else attention[:, -1].float()
+            lprobs = self._log_probs((logits, *out[1:]), temperature)
+            pointer = extra.get("pointer") if isinstance(extra, dict) else None
+            if pointer is not None and pointer.hard:
+                undecided = self._log_probs((logits, {**out[1], "pointer": pointer.undecided()}), temperature)
+        return lprobs, undecided, None if attention is None else attention[:, -1].float()
+
+    def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
+        """(rows, V) from what the decoder returned for the last word."""
+        lprobs = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1].float()
+        if temperature != 1.0 and self.capabilities.pointer is not None:
+            lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
+        result: Tensor = lprobs
+        return result
 
 
 class SharingMember(Member):
@@ -156,7 +167,13 @@ class Ensemble:
         documents: B.
         beam: hypotheses of each document.
         temperature: see :meth:`Member.step`.
+
+    Attributes:
+        decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
+            their switches have decided between generating and copying; None without a switch.
     """
+
+    decided_against: Optional[Tensor] = None
 
     def __init__(
         self, models: List[nn.Module], net_input: Dict[str, Tensor], documents: int, beam: int, temperature: float
@@ -173,6 +190,9 @@ class Ensemble:
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
         """The next words' log-probabilities and the mean attention.
 
+        A word of :attr:`decided_against` gets the log-probability that it has in the mixture of generating and copying:
+        the search takes it only where nothing else is left.
+
         Args:
             tokens: (B, beam, t), start symbol included.
             first: the first step, in which all beams are the same and only one is returned.
@@ -181,17 +201,22 @@ class Ensemble:
             (B, beam, V), V of the widest member: a narrower one gives the rest probability 0; attention (B, beam, S) of
             the members that return one, or None.
         """
-        documents, _, length = tokens.shape
-        log_probs, attentions = [], []
+        documents, beam, length = tokens.shape
+        log_probs, undecided, attentions = [], [], []
         for member in self.members:
             rows = tokens[:, : member.first_beam] if first else tokens
-            lprobs, attention = member.step(rows.reshape(-1, length), self.temperature)
-            log_probs.append(lprobs.view(documents, rows.size(1), -1))
+            lprobs, mixed, attention = member.step(rows.reshape(-1, length), self.temperature)
+            kept = 1 if first else beam
+            log_probs.append(lprobs.view(documents, rows.size(1), -1)[:, :kept])
+            undecided.append(None if mixed is None else mixed.view(documents, rows.size(1), -1)[:, :kept])
             if attention is not None:
-                attentions.append(attention.view(documents, rows.size(1), -1))
-        if first:
-            log_probs, attentions = [x[:, :1] for x in log_probs], [x[:, :1] for x in attentions]
-        return _log_mean_probs(log_probs), _mean(attentions)
+                attentions.append(attention.view(documents, rows.size(1), -1)[:, :kept])
+        together = _log_mean_probs(log_probs)
+        if any(mixed is not None for mixed in undecided):
+            self.decided_against = together.isneginf()
+            mixture = _log_mean_probs([x if mixed is None else mixed for x, mixed in zip(log_probs, undecided)])
+            together = torch.where(self.decided_against, mixture, together)
+        return together, _mean(attentions)
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
         """Let hypotheses continue others in all members, see :meth:`Member.reorder`.

@@ -5,6 +5,7 @@ model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews 
 """
 
 import copy
+import functools
 import logging
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import compat
+from ..layers.precision import keeps_float32
 from ..vocabulary.embedding import SharedTableOutput
 from .penalties import check_choice
 
@@ -55,22 +57,28 @@ class Int8Linear(nn.Module):
     """A linear layer in 8-bit integers: one scale for each row of the weight, and one for each input vector.
 
     The products are added in 32-bit integers, so the only error is the rounding of weights and inputs to 1/127 of the
-    largest of their row.
+    largest of their row; without VNNI instructions, inputs are rounded to 1/63.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor]):
         super().__init__()
         weight = weight.detach().float()
         self.weight_scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        self.columns = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8).t()
+        rounded = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8)
+        self.columns = rounded.t()
+        self.packed = compat.pack_fbgemm(rounded, self.weight_scale) if compat.int8_kernel() == "fbgemm" else None
         self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) -> (…, out) in the dtype of ``x``."""
         rows = x.reshape(-1, x.size(-1)).float()
-        scale = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        total = torch._int_mm((rows / scale).round().to(torch.int8), self.columns)
-        out = (total * self.weight_scale).mul_(scale)
+        largest = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        if self.packed is not None:
+            out = compat.fbgemm_linear(rows / largest, self.packed).mul_(largest)
+        else:
+            scale = largest / 127
+            total = torch._int_mm((rows / scale).round().to(torch.int8), self.columns)
+            out = (total * self.weight_scale).mul_(scale)
         if self.bias is not None:
             out += self.bias
         return out.view(*x.shape[:-1], -1).to(x.dtype)
@@ -136,12 +144,37 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
 
 
 def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:
-    """Put ``make(name, layer)`` in the place of each linear layer inside."""
+    """Put ``make(name, layer)`` in the place of each linear layer inside that has more than one output."""
     for name, child in module.named_children():
-        if type(child) is nn.Linear:  # not a subclass, which may compute something else
-            setattr(module, name, make(name, child))
-        else:
+        if type(child) is not nn.Linear:  # nor a subclass, which may compute something else
             _replace_linears(child, make)
+        elif child.out_features > 1:
+            setattr(module, name, make(name, child))
+
+
+@functools.lru_cache(maxsize=None)
+def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
+    """Log once in this process how the products of a format are computed."""
+    logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
+
+
+_INT8_KERNELS = {"vnni": "torch's 8-bit integer products with VNNI", "fbgemm": "FBGEMM's 8-bit integer products"}
+
+
+def _cpu_products(infer_dtype: Optional[str]) -> Tuple[torch.dtype, bool, bool]:
+    """The format of products on this processor, whether weights are packed, and whether the decoder's are int8."""
+    has_int8 = infer_dtype == "int8" and compat.int8_kernel() is not None
+    has_bfloat16 = infer_dtype == "bf16" and compat.can_pack_weights(torch.bfloat16)
+    for wanted, there, name in (("int8", has_int8, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16")):
+        if infer_dtype == wanted and not there:
+            _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products; using float32")
+    dtype = torch.bfloat16 if has_bfloat16 else torch.float32
+    packed = compat.can_pack_weights(dtype)
+    kernel = f"{'packed ' if packed else ''}{str(dtype).split('.')[1]} products{' of oneDNN' if packed else ''}"
+    if has_int8:
+        kernel = f"{_INT8_KERNELS[str(compat.int8_kernel())]} in the decoder, {kernel} in the encoder"
+    _say(logging.INFO, infer_dtype, kernel)
+    return dtype, packed, has_int8
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
@@ -150,13 +183,11 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
     result: Any = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
-    products = torch.bfloat16 if infer_dtype == "bf16" else torch.float32
-    packed = compat.can_pack_weights(products)
-    if infer_dtype == "bf16" and not packed:
-        logger.warning("--infer-dtype bf16: this processor or torch has no fast bfloat16 products; using float32")
-        products, packed = torch.float32, compat.can_pack_weights(torch.float32)
+    products, packed, int8 = _cpu_products(infer_dtype)
 
     def pack(name: str, linear: nn.Linear) -> nn.Module:
+        if keeps_float32(linear):
+            return PackedLinear(linear.weight, linear.bias, torch.float32)
         # what the first feed-forward layer returns stays in the products' format for the second
         out = {"fc1": products, "fc2": torch.float32}.get(name)
         return PackedLinear(linear.weight, linear.bias, products, out)
@@ -164,7 +195,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     output = getattr(result.decoder, "output_projection", None)
     if isinstance(output, SharedTableOutput):
         output = result.decoder.output_projection = output.as_linear()
-    if infer_dtype == "int8":
+    if int8:
         if type(output) is nn.Linear:
             result.decoder.output_projection = WideLinear(output, Int8Linear)
         _replace_linears(result.decoder, lambda _, linear: Int8Linear(linear.weight, linear.bias))

@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import (
+    FOCUS_FORMS,
     SCOPE_FLOOR,
     document_positions,
     focal_bias,
@@ -75,8 +76,10 @@ def test_positions_count_real_tokens_from_either_side(left):
     assert positions.tolist() == ([[0, 0, 0, 1], [0, 1, 2, 3]] if left else [[0, 1, 0, 0], [0, 1, 2, 3]])
 
 
+@pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("left", [False, True])
-def test_focus_attention_and_gradients_match_the_oracle(left):
+def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch):
+    monkeypatch.setattr("fairseq_etads.attention.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)  # blocks of 5, 5 and 2 queries
     inputs, mask = random_inputs(left=left)
     weight = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     weight = weight * (~mask)[:, None, :, None]
@@ -84,7 +87,7 @@ def test_focus_attention_and_gradients_match_the_oracle(left):
     expected_gradients = torch.autograd.grad((expected * weight).sum(), inputs)
 
     singles = [x.detach().float().requires_grad_() for x in inputs]
-    out = focus_attention(*singles, key_padding_mask=mask)
+    out = focus_attention(*singles, key_padding_mask=mask, form=form)
     gradients = torch.autograd.grad((out * weight.float()).sum(), singles)
 
     real = (~mask)[:, None, :, None]
@@ -159,15 +162,16 @@ def test_focus_attention_never_holds_a_square_tensor(padded):
     assert 0 < seen.elements < 2 * length * length
 
 
+@pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("extreme_center", [0.0, 1e-4, 399.99, 400.0])
 @pytest.mark.parametrize("extreme_scope", [0.0, 1e-6, 400.0])
-def test_half_precision_stays_finite_and_close_for_extreme_center_and_scope(dtype, extreme_center, extreme_scope):
+def test_half_precision_stays_finite_and_close_for_extreme_center_and_scope(dtype, extreme_center, extreme_scope, form):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, 400, 16, generator=generator).to(dtype).requires_grad_() for _ in range(3))
     center = torch.full((1, 2, 400), extreme_center, requires_grad=True)
     scope = torch.full((1, 2, 400), extreme_scope, requires_grad=True)
-    out = focus_attention(q, k, v, center, scope, padding_mask((380,), False, 400))
+    out = focus_attention(q, k, v, center, scope, padding_mask((380,), False, 400), form=form)
     out.sum().backward()
     assert out.dtype == dtype
     for tensor in (out, q.grad, k.grad, v.grad, center.grad, scope.grad):
@@ -182,30 +186,43 @@ def test_half_precision_stays_finite_and_close_for_extreme_center_and_scope(dtyp
     assert (out.double() - exact)[:, :, :380].abs().max() <= 2 * step
 
 
-def test_focus_attention_ignores_autocast():
+@pytest.mark.parametrize("form", FOCUS_FORMS)
+def test_focus_attention_ignores_autocast(form):
     inputs, mask = random_inputs()
-    singles = [x.detach().float() for x in inputs]
-    plain = focus_attention(*singles, key_padding_mask=mask)
+    singles = [x.detach().float().requires_grad_() for x in inputs]
+    plain = focus_attention(*singles, key_padding_mask=mask, form=form)
+    gradients = torch.autograd.grad(plain.sum(), singles)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(focus_attention(*singles, key_padding_mask=mask), plain, rtol=0, atol=0)
+        out = focus_attention(*singles, key_padding_mask=mask, form=form)
+    torch.testing.assert_close(out, plain, rtol=0, atol=0)
+    for got, want in zip(torch.autograd.grad(out.sum(), singles), gradients):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
-def test_a_row_without_real_tokens_stays_finite():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("form", [*FOCUS_FORMS, "saliency"])
+def test_a_row_without_real_tokens_stays_finite(form, dtype):
     inputs, _ = random_inputs(lengths=(3, 3))
-    singles = [x.detach().float() for x in inputs]
+    q, k, v = (x.detach().to(dtype).requires_grad_() for x in inputs[:3])
+    center, scope = (x.detach().float().requires_grad_() for x in inputs[3:])
     mask = torch.tensor([[False, False, False], [True, True, True]])
-    assert torch.isfinite(focus_attention(*singles, key_padding_mask=mask)).all()
-    q, k, v = singles[:3]
-    assert torch.isfinite(saliency_attention(q, k, v, q, k, key_padding_mask=mask)).all()
+    if form == "saliency":
+        out = saliency_attention(q, k, v, q, k, key_padding_mask=mask)
+    else:
+        out = focus_attention(q, k, v, center, scope, key_padding_mask=mask, form=form)
+    out.sum().backward()
+    for x in (out, q.grad, k.grad, v.grad, center.grad, scope.grad):
+        assert x is None or torch.isfinite(x).all()
 
 
-def test_dropout_of_focus_attention_drops():
+@pytest.mark.parametrize("form", FOCUS_FORMS)
+def test_dropout_of_focus_attention_drops(form):
     inputs, mask = random_inputs()
     singles = [x.detach().float() for x in inputs]
     torch.manual_seed(0)
     assert not torch.allclose(
-        focus_attention(*singles, key_padding_mask=mask, dropout_p=0.5),
-        focus_attention(*singles, key_padding_mask=mask),
+        focus_attention(*singles, key_padding_mask=mask, dropout_p=0.5, form=form),
+        focus_attention(*singles, key_padding_mask=mask, form=form),
     )
 
 

@@ -108,12 +108,8 @@ def test_the_end_symbol_of_a_document_is_not_copied():
     model = pointer_model()
     set_gate(model, -1e4)
     tokens = make_batch(DOCUMENTS[:4])
-    assert (
-        run(model, tokens, SUMMARIES[:4])[1]["pointer"]
-        .log_copy.exp()[tokens.eq(EOS)[:, None].expand(-1, 4, -1)]
-        .eq(0)
-        .all()
-    )
+    attention = run(model, tokens, SUMMARIES[:4])[1]["pointer"].log_copy.exp()
+    assert attention[tokens.eq(EOS)[:, None].expand(-1, 4, -1)].eq(0).all()
 
 
 def test_the_switch_decides_in_evaluation():
@@ -121,14 +117,18 @@ def test_the_switch_decides_in_evaluation():
     tokens = make_batch(DOCUMENTS[:4])
     net_output = run(model, tokens, SUMMARIES[:4])
     pointer = net_output[1]["pointer"]
-    scores = model.get_normalized_probs(net_output, log_probs=True)
     for logit, generates in ((1e-3, True), (-1e-3, False)):
         pointer.gate = torch.full_like(pointer.gate, logit)
         scores = model.get_normalized_probs(net_output, log_probs=True)
         if generates:
             torch.testing.assert_close(scores[:, :, :KNOWN], net_output[0].log_softmax(-1))
+            assert scores[:, :, KNOWN:].isneginf().all(), "what the model does not know cannot be generated"
         else:
-            assert scores[:, :, EOS].max() < -1000, "what is not in the document cannot be pointed at"
+            assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
+            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # of a word that occurs three times
+            torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
+        mixture = pointer.undecided().log_probs(net_output[0])
+        torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

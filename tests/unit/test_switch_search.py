@@ -1,0 +1,173 @@
+"""Search with a switch that decides between generating and pointing: against a slow search, in every strategy."""
+
+import math
+
+import pytest
+import reference
+import torch
+from decoding import make_sample, sharpened
+from fairseq import search
+from fairseq.token_generation_constraints import pack_constraints
+from helpers import EOS, PAD, make_batch, make_task
+
+from fairseq_etads.generation import SummaryGenerator
+
+KNOWN, UNK = 44, 3
+TASK = make_task(tail=30)
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 60, 62, 63], [70, 71, 70, 12], [52]]
+
+
+def switching(seed=1, bias=0.0, arch="etads", pointer="switch"):
+    """A model whose decisions change from word to word; they lean to generating with a positive bias."""
+    model = sharpened(arch, seed, TASK, pointer=pointer)
+    if pointer != "none":
+        with torch.no_grad():
+            gate = model.decoder.pointer.gate
+            gate.weight.normal_(std=1.5, generator=torch.Generator().manual_seed(seed))
+            gate.bias.fill_(bias)
+    return model
+
+
+def forced(model, source, words):
+    """What the model returns when it reads the words (ids of the dictionary or extended ids) from the start."""
+    with torch.no_grad():
+        return model(source, source.ne(PAD).sum(1), torch.tensor([[EOS, *words]]))
+
+
+def slow_prediction(models, document):
+    """For the oracle's search: log P of the next word, attention, and the words that no model's decision allows."""
+    source = make_batch([document])
+    extended, own = reference.extended_ids(document, KNOWN)
+    size = KNOWN + len(own)
+
+    def predict(words):
+        decided, mixture = [0.0] * size, [0.0] * size
+        attentions = []
+        for model in models:
+            logits, extra = forced(model, source, words)
+            vocabulary, pointer = logits[0, -1].double().softmax(-1), extra.get("pointer")
+            if pointer is None:
+                first = second = [*vocabulary.tolist(), *[0.0] * len(own)]
+            else:
+                arguments = (
+                    vocabulary, pointer.log_copy[0, -1].double().exp(), pointer.gate[0, -1].double().sigmoid().item(),
+                    extended, size,
+                )  # fmt: skip
+                first, second = reference.switch_decision(*arguments), reference.pointer_mixture(*arguments)
+            decided = [a + b / len(models) for a, b in zip(decided, first)]
+            mixture = [a + b / len(models) for a, b in zip(mixture, second)]
+            attentions.append(extra["attn"][0][0, -1].double())
+        against = {word for word in range(size) if decided[word] == 0.0}
+        values = [p or mixture[word] for word, p in enumerate(decided)]
+        log_probs = [math.log(p) if p > 0 and word not in (UNK, PAD) else -math.inf for word, p in enumerate(values)]
+        return log_probs, torch.stack(attentions).mean(0).tolist(), against
+
+    return predict
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"length_kind": "wu", "alpha": 0.9, "weight": 0.3},
+    {"alpha": 2.0, "block": 1, "shortest": 3},
+    {"alpha": 0.0, "weight": 0.5, "coverage_kind": "wu", "stepwise": True},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "pointers,bias", [(("switch",), 0.0), (("switch",), -2.0), (("switch", "switch"), 0.0), (("none", "switch"), -1.0)]
+)
+def test_the_search_equals_a_slow_one(pointers, bias, options):
+    """Where the end is forced, or every word of the document is blocked, the decision cannot be kept."""
+    models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
+    settings = {"beam": 3, "longest": 5, "shortest": 1, "alpha": 1.0, "length_kind": "avg", "weight": 0.0,
+                "coverage_kind": "summary", "stepwise": False, "block": 0, **options}  # fmt: skip
+    generator = SummaryGenerator(
+        models, TASK.target_dictionary, 3, max_len_b=5, min_len=settings["shortest"], len_penalty=settings["alpha"],
+        length_penalty_type=settings["length_kind"], coverage_penalty=settings["weight"], nbest=3,
+        coverage_penalty_type=settings["coverage_kind"], stepwise_coverage_penalty=settings["stepwise"],
+        no_repeat_ngram_size=settings["block"], early_stopping="admissible",
+    )  # fmt: skip
+    for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
+        want = reference.beam_search(slow_prediction(models, document), eos=EOS, pad=PAD, **settings)
+        assert len(row) == min(3, len(want))
+        own = reference.extended_ids(document, KNOWN)[1]
+        for hypothesis, (tokens, log_prob, score) in zip(row, want):
+            assert hypothesis["tokens"].tolist() == [own[w - KNOWN] if w >= KNOWN else w for w in tokens]
+            assert hypothesis["score"].item() == pytest.approx(score, abs=2e-4) and score > -1000
+            assert hypothesis["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
+
+
+def decisions_kept(model, document, hypothesis):
+    """For each word whether the switch decided for it, and its log-probability, mixed where it did not: two lists."""
+    tokens = hypothesis["tokens"].tolist()
+    logits, extra = forced(model, make_batch([document]), tokens[:-1])
+    words = extra["vocabulary"].extended_ids(torch.tensor([tokens]))[:, :, None]
+    decided, mixed = (
+        model.get_normalized_probs((logits, {**extra, "pointer": pointer}), log_probs=True).gather(2, words)[0, :, 0]
+        for pointer in (extra["pointer"], extra["pointer"].undecided())
+    )
+    return decided.isfinite().tolist(), torch.where(decided.isfinite(), decided, mixed)
+
+
+STRATEGIES = {
+    "beam": lambda: search.BeamSearch(TASK.target_dictionary),
+    "sampling": lambda: search.Sampling(TASK.target_dictionary),
+    "nucleus": lambda: search.Sampling(TASK.target_dictionary, sampling_topp=0.8),
+    "diverse": lambda: search.DiverseBeamSearch(TASK.target_dictionary, num_groups=2, diversity_strength=0.0),
+    "siblings": lambda: search.DiverseSiblingsSearch(TASK.target_dictionary, diversity_rate=0.0),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_keeps_to_the_decisions(strategy):
+    """All words but an end that was forced, however little the others are liked; scores are the model's own."""
+    model, kinds = switching(), set()
+    torch.manual_seed(0)
+    generator = SummaryGenerator(
+        [model], TASK.target_dictionary, 4, max_len_b=6, search_strategy=STRATEGIES[strategy]()
+    )
+    for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
+        for hypothesis in row:
+            kept, log_probs = decisions_kept(model, document, hypothesis)
+            assert all(kept[:-1]) and (kept[-1] or len(kept) == 7)
+            torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
+            kinds |= {kept[-1], *(word >= KNOWN for word in hypothesis["tokens"].tolist())}
+    assert kinds == {True, False}, "nothing was pointed at, or nothing generated: nothing was shown"
+
+
+def test_a_prefix_and_constraints_go_before_decisions():
+    """A word that the model would not have decided for costs what it has in the mixture."""
+    model = switching(bias=-30.0)  # points, always
+    document, sample = DOCUMENTS[0], make_sample(DOCUMENTS[:1])
+    generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4)
+    (hypothesis,) = generator.generate(None, sample, prefix_tokens=torch.tensor([[12]]))[0][:1]
+    kept, log_probs = decisions_kept(model, document, hypothesis)
+    assert hypothesis["tokens"][0] == 12 and not kept[0] and all(kept[1:-1])
+    torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
+    strategy = search.LexicallyConstrainedBeamSearch(TASK.target_dictionary, "unordered")
+    generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4, search_strategy=strategy)
+    constraints = pack_constraints([[torch.tensor([12])]])
+    (hypothesis,) = generator.generate(None, sample, constraints=constraints)[0][:1]
+    kept, log_probs = decisions_kept(model, document, hypothesis)
+    words = hypothesis["tokens"].tolist()
+    assert 12 in words and set(words) <= {*document, 12, EOS}
+    torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["etads", "gru_seq2seq", "words_lvt2k"])
+def test_hypotheses_that_were_cut_off_are_ordered_by_likelihood(arch):
+    """Every end is forced: -1e4 for each would leave three digits to compare the hypotheses by."""
+    model = switching(bias=-30.0, arch=arch) if arch == "etads" else recurrent_pointer(arch)
+    generator = SummaryGenerator([model], TASK.target_dictionary, 5, max_len_b=3, len_penalty=0.5, nbest=5)
+    for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
+        scores = [hypothesis["score"].item() for hypothesis in row]
+        assert scores == sorted(scores, reverse=True) and all(math.isfinite(score) for score in scores)
+        for hypothesis in row:
+            kept, log_probs = decisions_kept(model, document, hypothesis)
+            assert kept == [True] * (len(kept) - 1) + [False]
+            assert hypothesis["score"].item() == pytest.approx(log_probs.sum().item() / len(kept) ** 0.5, rel=1e-5)
+
+
+def recurrent_pointer(arch):
+    model = switching(bias=-30.0, arch=arch)
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+    return model
