@@ -8,6 +8,7 @@ from fairseq_etads.models.rnn import PRESETS
 ARCHS = [*sorted(PRESETS), "all"]
 ALL = {
     "pointer": "soft",
+    "pointer_continue": True,
     "coverage": True,
     "temporal_attention": True,
     "hierarchical_attention": True,
