@@ -9,6 +9,7 @@ from fairseq_etads.vocabulary.dictionary import with_known_words
 ARCHS = [*sorted(PRESETS), "all", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
+    "pointer_continue": True,
     "coverage": True,
     "temporal_attention": True,
     "hierarchical_attention": True,

@@ -203,6 +203,18 @@ def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extende
     return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
 
 
+def copy_history(document: List[int], written: List[int], unk: int) -> List[Tuple[bool, bool, bool]]:
+    """For each position of a document: is the word left of it the last one written, are the two left of it the last two
+    in this order, and has it been written? Lists of ids; the unknown word equals nothing."""
+    rows = []
+    for position, word in enumerate(document):
+        left, summary = document[:position], list(written)
+        one = len(left) >= 1 and len(summary) >= 1 and left[-1] == summary[-1] != unk
+        two = len(left) >= 2 and len(summary) >= 2 and one and left[-2] == summary[-2] != unk
+        rows.append((one, two, word != unk and word in summary))
+    return rows
+
+
 def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], word: int) -> float:
     """Nallapati et al., section 2.3, for one summary word: points exactly if it is not in the vocabulary."""
     if word < len(vocabulary):

@@ -5,7 +5,7 @@ All probabilities are combined as logarithms in float32 (float64 for float64 mod
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32
 from ..vocabulary.batch_vocab import BatchVocab
+from .continuation import Continuation, CopyHistory
 from .precision import in_float32, keep_float32
 
 KINDS = ("none", "soft", "switch")
@@ -187,12 +188,13 @@ class PointerHead(nn.Module):
         features: width of h.
         kind: "soft" mixes both distributions (eq. 14); "switch" is trained to tell them apart and, in evaluation,
             takes the likelier one (Nallapati et al. 2016, section 2.3).
+        continues: read the summary's :class:`CopyHistory`, so that the pointer can go on copying where it stopped.
     """
 
     decides = True
     """Whether a "switch" chooses the likelier of generating and copying in evaluation; if False, it mixes them."""
 
-    def __init__(self, features: int, kind: str):
+    def __init__(self, features: int, kind: str, continues: bool = False):
         super().__init__()
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
@@ -200,22 +202,35 @@ class PointerHead(nn.Module):
         self.gate = keep_float32(nn.Linear(features, 1))
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
+        self.continuation = Continuation(features) if continues else None
 
-    def point(self, states: Tensor, scores: Tensor, vocab: BatchVocab) -> PointerOutput:
+    def point(
+        self, states: Tensor, scores: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
+    ) -> PointerOutput:
         """Combine p_gen with a copy attention.
 
         Args:
             states: h (N, T, features).
             scores: logits of the copy attention (N, T, S), float32; their values where no word stands do not matter.
+            history: of the summary so far; needed if the pointer ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
+        gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
+        if self.continuation is not None:
+            if history is None:
+                raise ValueError("a pointer that continues needs the history of what has been written")
+            more_score, more_gate = self.continuation(states, history, copyable)
+            scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), documents without a word
         # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
-        gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
         hard = self.kind == "switch" and self.decides and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
+
+    def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
+        """What :meth:`point` wants of the summaries so far, see :meth:`CopyHistory.of`; None if it wants nothing."""
+        return None if self.continuation is None else CopyHistory.of(previous, source, steps, unk)
 
 
 class Pointer(PointerHead):
@@ -226,24 +241,27 @@ class Pointer(PointerHead):
     by the root of the width, as everywhere in a Transformer.
 
     Args:
-        state_dim: width of decoder states. memory_dim: width of encoder outputs. kind: see :class:`PointerHead`.
+        state_dim: width of decoder states. memory_dim: width of encoder outputs. kind, continues: see
+            :class:`PointerHead`.
     """
 
-    def __init__(self, state_dim: int, memory_dim: int, kind: str):
-        super().__init__(state_dim, kind)
+    def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):
+        super().__init__(state_dim, kind, continues)
         self.query = nn.Linear(state_dim, memory_dim)
         self.scale = memory_dim**-0.5
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.zeros_(self.query.bias)
 
-    def forward(self, states: Tensor, memory: Tensor, vocab: BatchVocab) -> PointerOutput:
+    def forward(
+        self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
+    ) -> PointerOutput:
         """Point from decoder states (N, T, d) into encoder outputs (S, B, d_enc); N is B times the beam, or B."""
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
         with torch.autocast(states.device.type, enabled=False):
             scores = torch.bmm(query, memory.permute(1, 2, 0).to(query.dtype))  # (B, N/B * T, S)
-        return self.point(states, scores.view(rows, length, -1), vocab)
+        return self.point(states, scores.view(rows, length, -1), vocab, history)
 
 
 class AttentionPointer(PointerHead):
@@ -252,6 +270,8 @@ class AttentionPointer(PointerHead):
     In both papers p_gen comes from the decoder's state, the context and the word before, put side by side: h here.
     """
 
-    def forward(self, states: Tensor, log_weights: Tensor, vocab: BatchVocab) -> PointerOutput:
+    def forward(
+        self, states: Tensor, log_weights: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
+    ) -> PointerOutput:
         """h (N, T, features) and the log of the attention (N, T, S), which is renormalised over the words."""
-        return self.point(states, log_weights, vocab)
+        return self.point(states, log_weights, vocab, history)

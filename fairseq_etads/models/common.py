@@ -81,6 +81,18 @@ def check_one_dictionary(option: str, task: Any) -> None:
         )
 
 
+CONTINUE_HELP = (
+    "tell the pointer which words of the document follow what has just been written, and which have been written: "
+    "it learns to go on copying in fewer steps"
+)
+
+
+def check_continuation(config: Any) -> None:
+    """Raise ValueError if --pointer-continue has no pointer to tell."""
+    if config.pointer_continue and str(config.pointer) == "none":
+        raise ValueError("--pointer-continue has no effect with --pointer none: choose --pointer soft or switch")
+
+
 def check_words(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if weights are of a model with another number of known words.
 

@@ -19,7 +19,15 @@ from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
-from .common import SummarizationModel, check_one_dictionary, check_words, preset_dataclass, register_presets
+from .common import (
+    CONTINUE_HELP,
+    SummarizationModel,
+    check_continuation,
+    check_one_dictionary,
+    check_words,
+    preset_dataclass,
+    register_presets,
+)
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder
 
@@ -71,6 +79,7 @@ class RecurrentConfig(FairseqDataclass):
             "switch decides between them at every word"
         },
     )
+    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
     coverage: bool = field(
         default=False, metadata={"help": "tell the attention what it has attended to before (See et al. 2017)"}
     )
@@ -169,6 +178,7 @@ def _check(cfg: RecurrentConfig, task: Any) -> None:
         raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
     if str(cfg.pointer) != "none":
         check_one_dictionary(f"--pointer {cfg.pointer}", task)
+    check_continuation(cfg)
     if cfg.share_all_embeddings:
         check_one_dictionary("--share-all-embeddings", task)
         if cfg.decoder_embed_dim != cfg.encoder_embed_dim:

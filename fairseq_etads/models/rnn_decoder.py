@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
 from ..layers.additive import AdditiveAttention, SharedKeys, SharedStates
+from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
@@ -109,7 +110,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.output_projection = OutputLayer(output, len(dictionary))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
-            self.pointer = AttentionPointer(features, str(cfg.pointer))
+            self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""
@@ -140,9 +141,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), N a multiple of the documents B; rows of a document follow one another.
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
+                follow one another.
             encoder_out: of the encoder.
-            incremental_state: if given, only the last word is read, and the steps before it are taken from here.
+            incremental_state: if given, only the last step is computed, and the state before it is taken from here.
 
         Returns:
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
@@ -150,16 +152,19 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             a pointer "pointer", its :class:`PointerOutput`.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
-        if incremental_state is not None:
-            prev_output_tokens = prev_output_tokens[:, -1:]
-        words = self.dropout(self.embed_tokens(prev_output_tokens))  # (N, T, E)
-        real = prev_output_tokens.ne(self.dictionary.pad())
+        steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
+        words = self.dropout(self.embed_tokens(steps))  # (N, T, E)
+        real = steps.ne(self.dictionary.pad())
         features, log_weights = self._run_steps(words, real, encoder_out, incremental_state)
         extra: Dict[str, Any] = {"attn": [log_weights.exp()]}
         readouts = self.dropout(torch.tanh(self.readout(features)))  # (N, T, E)
         if features_only:
             return readouts, extra
-        return self._logits(readouts, features, log_weights, extra, encoder_out, incremental_state)
+        history = None
+        if self.pointer is not None:
+            source = encoder_out["src_tokens"][0]
+            history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
+        return self._logits(readouts, features, log_weights, history, extra, encoder_out, incremental_state)
 
     def _run_steps(
         self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any], incremental_state: Optional[Any]
@@ -240,6 +245,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         readouts: Tensor,
         features: Tensor,
         log_weights: Tensor,
+        history: Optional[CopyHistory],
         extra: Dict[str, Any],
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
@@ -258,7 +264,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
             assert vocabulary.slots is not None
-            extra["pointer"] = self.pointer(features, log_weights, vocabulary.slots)
+            extra["pointer"] = self.pointer(features, log_weights, vocabulary.slots, history)
         return logits, extra
 
     def get_normalized_probs(

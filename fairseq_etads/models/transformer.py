@@ -117,7 +117,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
-            self.pointer = Pointer(self.output_embed_dim, cfg.encoder.embed_dim, str(cfg.pointer))
+            widths = self.output_embed_dim, cfg.encoder.embed_dim
+            self.pointer = Pointer(*widths, str(cfg.pointer), continues=cfg.pointer_continue)
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
@@ -140,7 +141,7 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         features_only: bool = False,
         **kwargs: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As fairseq's: logits (N, T, V) and extras.
+        """As fairseq's: logits (N, T, V) and extras; prev_output_tokens (N, T) are ids of the dictionary.
 
         Extras are also "vocabulary", the batch's :class:`OutputVocabulary`, and with a pointer "pointer", its
         :class:`PointerOutput`.
@@ -154,7 +155,9 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         extra["vocabulary"] = encoder_out["vocabulary"]
         if self.pointer is not None:
             (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
-            extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots)
+            source, steps = encoder_out["src_tokens"][0], states.shape[1]
+            history = self.pointer.history(prev_output_tokens, source, steps, self.dictionary.unk())
+            extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots, history)
         return self.output_layer(states), extra
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:

@@ -14,7 +14,7 @@ from omegaconf import II
 
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.pointer import KINDS
-from .common import check_one_dictionary, preset_dataclass
+from .common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
 from .transformer_checks import check_inherited
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
@@ -45,6 +45,7 @@ class SummarizationTransformerConfig(TransformerConfig):
             "between them at every word"
         },
     )
+    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
@@ -195,6 +196,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     check_inherited(config, is_new=not task.is_loading)
     if str(config.pointer) != "none":
         _check_pointer(config, task)
+    check_continuation(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)

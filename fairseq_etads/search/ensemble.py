@@ -33,7 +33,7 @@ class Member:
             self.encoder_out = model.encoder.forward_torchscript(net_input)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """What the decoder returns for tokens (rows, t), for at least the last of the t."""
+        """What the decoder returns for tokens (rows, t), extended ids, for at least the last of the t."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -98,6 +98,9 @@ class SharingMember(Member):
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
+        # the decoder makes the vocabulary in its first step, before which nothing but start symbols has been written
+        if "vocabulary" in self.encoder_out and self.encoder_out["vocabulary"].slots is not None:
+            tokens = self.encoder_out["vocabulary"].slots.decode(tokens)
         return self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:

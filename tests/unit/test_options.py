@@ -15,6 +15,7 @@ CHOICES = {
     "focus_layers": ["none", "all"],
     "saliency_layers": ["none", "all"],
     "pointer": ["none", "soft", "switch"],
+    "pointer_continue": [False, True],
     "aggregation": ["none", "add", "proj", "attn"],
     "encoder_gate": [False, True],
     "share_encoder_decoder_layers": [False, True],
@@ -25,6 +26,7 @@ COSTS = {
     ("saliency_layers", "all"): "N * 2 * d**2",
     ("pointer", "soft"): "d**2 + 2 * d + 1",
     ("pointer", "switch"): "d**2 + 2 * d + 1",
+    ("pointer_continue", True): "3 * d + 5",
     ("aggregation", "add"): "0",
     ("aggregation", "proj"): "L * d**2 + d + 4 * (d**2 + d)",
     ("aggregation", "attn"): "4 * L * (d**2 + d)",
@@ -40,6 +42,7 @@ RECURRENT_CHOICES = {
     "temporal_attention": [False, True],
     "coverage": [False, True],
     "pointer": ["none", "soft", "switch"],
+    "pointer_continue": [False, True],
     "encoder_layers": [1, 2],
     "share_decoder_input_output_embed": [False, True],
     "share_all_embeddings": [False, True],
@@ -52,6 +55,7 @@ RECURRENT_COSTS = {
     ("coverage", True): "a",
     ("pointer", "soft"): "g + e + 2 * h + 1",
     ("pointer", "switch"): "g + e + 2 * h + 1",
+    ("pointer_continue", True): "3 * (g + e + 2 * h) + 5",
     ("encoder_layers", 2): "18 * h**2 + 12 * h",
     ("share_decoder_input_output_embed", True): "-V * e",
     ("share_all_embeddings", True): "-2 * V * e",
@@ -67,7 +71,7 @@ def count(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-MEMORY = list(itertools.product(*(CHOICES[name] for name in list(CHOICES)[3:])))
+MEMORY = list(itertools.product(*(CHOICES[name] for name in list(CHOICES)[4:])))
 
 
 @pytest.mark.parametrize("layers,pointer", [("none", "none"), ("none", "soft"), ("all", "none"), ("all", "switch")])
@@ -76,7 +80,7 @@ def test_combinations_run_and_their_costs_add_up(layers, pointer, documents):
     plain = count(make_model("etads_basic", task))
     tokens, previous = make_batch(documents), torch.tensor([[EOS, 5, 6]]).expand(len(documents), -1)
     for memory in MEMORY:
-        options = dict(zip(CHOICES, (layers, layers, pointer, *memory)))
+        options = dict(zip(CHOICES, (layers, layers, pointer, pointer != "none", *memory)))
         model = make_model("etads_basic", task, **options).train()
         expected = plain + sum(cost(COSTS[choice]) for choice in options.items() if choice in COSTS)
         assert count(model) == expected, options
@@ -119,6 +123,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
     previous, values = torch.tensor([[EOS, 5, 6]] * 2), torch.full((*tokens.shape, 1), 5)
     singles = [(name, value) for name, values in RECURRENT_CHOICES.items() for value in values[1:]]
     pairs = [dict(pair) for pair in itertools.combinations(singles, 2) if pair[0][0] != pair[1][0]]
+    pairs = [{"pointer": "soft", **pair} if "pointer_continue" in pair else pair for pair in pairs]
     for options in [*pairs, {name: values[-1] for name, values in RECURRENT_CHOICES.items()}]:
         model = make_model("gru_seq2seq", task, **{**small, **options}).train()
         costs = [cost(RECURRENT_COSTS[choice], **sizes) for choice in options.items()]

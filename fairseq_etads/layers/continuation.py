@@ -1,0 +1,84 @@
+"""Continuation features: a copy attention that sees where the summary has been copying, and goes on from there.
+
+A recurrent encoder's states tell a pointer which words stand side by side, so it soon learns to go on where it stopped;
+a Transformer has to grow that ability over two layers. These features hand it over. They come from the words alone, so
+they need no recurrence and cost as little in training, where all steps are computed at once, as in decoding.
+"""
+
+from typing import NamedTuple, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention import at_least_float32
+from ..vocabulary.batch_vocab import BatchVocab
+from .precision import in_float32, keep_float32
+
+FIRST_VALUES = (1.5, 1.5, 0.0)
+"""What the three features are worth at first."""
+
+
+class CopyHistory(NamedTuple):
+    """How each position j of a document relates to the summary written before step t; (N, T, S) bool each.
+
+    Attributes:
+        follows_one: the word left of j is the word just written.
+        follows_two: the two words left of j are the two just written, in this order.
+        written: word j has been written already.
+    """
+
+    follows_one: Tensor
+    follows_two: Tensor
+    written: Tensor
+
+    @classmethod
+    def of(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
+        """The history of the last ``steps`` of T' steps.
+
+        Args:
+            previous: (N, T'), int64, ids of the dictionary: the start symbol and the words of the summary so far. Ids
+                of the dictionary tell unknown words apart as well.
+            source: documents (B, S), ids of the dictionary; N is a multiple of B.
+            unk: id of the unknown word, which stands for many words and so matches none.
+        """
+        source = BatchVocab.expand_rows(source, previous)
+        words = previous.masked_fill(previous == unk, -1)
+        same = words[:, :, None] == source[:, None]  # (N, T', S): position j has the word before step t
+        # what has been written before each step; for the last step alone there is a quicker way
+        written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
+        follows_one = F.pad(same, (1, -1))  # one position to the right
+        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))  # one step and one position before
+        return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
+
+
+class Continuation(nn.Module):
+    """What the copy attention and p_gen make of a :class:`CopyHistory`.
+
+    To the logit of position j are added v_1, v_2 and v_3 where its three features hold, with v = W h + b of the
+    decoder's state h: at some places of a summary it pays to go on copying, at others to stop. W begins at 0 and b at
+    :data:`FIRST_VALUES`, a weak preference for going on. To the logit of p_gen is added one learnt number if any
+    position follows the last word, and another if any follows the last two; both begin at 0.
+
+    Args:
+        features: width of h.
+    """
+
+    def __init__(self, features: int):
+        super().__init__()
+        self.values = keep_float32(nn.Linear(features, 3))
+        nn.init.zeros_(self.values.weight)
+        with torch.no_grad():
+            self.values.bias.copy_(torch.tensor(FIRST_VALUES))
+        self.gate = nn.Parameter(torch.zeros(2))
+
+    def forward(self, states: Tensor, history: CopyHistory, copyable: Tensor) -> Tuple[Tensor, Tensor]:
+        """What is added to the logits of the copy attention (N, T, S), and to that of p_gen (N, T), in float32.
+
+        Args:
+            states: h (N, T, features). copyable: (N, 1, S) bool, the positions that count for p_gen.
+        """
+        values = in_float32(self.values, states)  # (N, T, 3)
+        scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)
+        exists = torch.stack([(feature & copyable).any(dim=2) for feature in history[:2]], dim=2)  # (N, T, 2)
+        return scores, (exists * at_least_float32(self.gate)).sum(dim=2)

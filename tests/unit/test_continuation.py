@@ -1,0 +1,179 @@
+"""Continuation features of the copy attention: against a loop, invariances, gradients, cached decoding, search."""
+
+import argparse
+import math
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task
+
+from fairseq_etads.layers.continuation import CopyHistory
+
+KNOWN, TAIL, UNK = 44, 30, 3
+# known and rare words, repetitions, an unknown word, one word alone, and nothing
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3], [70, 71, 70, 71, 72], [52], []]
+SUMMARIES = [[50, 6, 50, 12], [9, 9], [45, 3, 8], [70, 71, 72], [52, 52], [6, 7]]
+FAMILIES = {"etads": {}, "gru_seq2seq": RECURRENT}
+
+
+def model_of(arch="etads", continues=True, kind="soft", **options):
+    model = make_model(
+        arch, make_task(tail=TAIL), pointer=kind, pointer_continue=continues, **{**FAMILIES[arch], **options}
+    )
+    if continues:  # as after training: every feature matters, and more at some steps than at others
+        generator = torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for parameter in model.decoder.pointer.continuation.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def previous_of(summaries, left=False):
+    width = max(map(len, summaries)) + 1
+    rows = [[EOS, *summary] for summary in summaries]
+    return torch.tensor([[PAD] * (width - len(r)) + r if left else r + [PAD] * (width - len(r)) for r in rows])
+
+
+def run(model, tokens, summaries, left=False):
+    return model(tokens, tokens.ne(PAD).sum(1), previous_of(summaries, left))
+
+
+def log_probs(model, tokens, summaries, left=False):
+    with torch.no_grad():
+        return model.get_normalized_probs(run(model, tokens, summaries, left), log_probs=True)
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_the_features_are_those_of_the_loop(steps, left):
+    tokens, previous = make_batch(DOCUMENTS, left=left, width=9), previous_of(SUMMARIES, left)
+    history = CopyHistory.of(previous, tokens, steps, UNK)
+    shown = 0
+    for row, document in enumerate(DOCUMENTS):
+        offset = tokens.shape[1] - len(document) - 1 if left else 0
+        start = previous.shape[1] - len(SUMMARIES[row]) - 1 if left else 0
+        for step in range(previous.shape[1] - steps, previous.shape[1]):
+            count = step - start
+            if not 0 <= count <= len(SUMMARIES[row]):
+                continue  # padding
+            expected = reference.copy_history(document, SUMMARIES[row][:count], UNK)
+            place = step - (previous.shape[1] - steps)
+            found = torch.stack([feature[row, place] for feature in history], dim=1)
+            assert found[offset : offset + len(document)].tolist() == [list(features) for features in expected]
+            shown += sum(map(sum, expected))
+    assert shown >= 3, "nothing was shown"
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_the_pointer_adds_what_the_features_are_worth(arch):
+    """The logits of the copy attention and of p_gen, against a loop over positions."""
+    model, plain = model_of(arch), model_of(arch, continues=False)
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if ".continuation." not in k})
+    inputs = {}
+    model.decoder.pointer.continuation.register_forward_hook(lambda _, given, __: inputs.update(states=given[0]))
+    tokens = make_batch(DOCUMENTS)
+    with torch.no_grad():
+        with_features, without = (run(m, tokens, SUMMARIES)[1]["pointer"] for m in (model, plain))
+    head = model.decoder.pointer.continuation
+    for row, document in enumerate(DOCUMENTS):
+        for step in range(len(SUMMARIES[row]) + 1):
+            features = reference.copy_history(document, SUMMARIES[row][:step], UNK)
+            values = head.values.weight @ inputs["states"][row, step] + head.values.bias
+            gate = without.gate[row, step] + sum(
+                head.gate[k] for k in (0, 1) if any(feature[k] for feature in features)
+            )
+            if not document:
+                continue
+            torch.testing.assert_close(with_features.gate[row, step], gate, rtol=1e-4, atol=1e-4)
+            logits = without.log_copy[row, step, : len(document)].clone()
+            for position, feature in enumerate(features):
+                logits[position] += sum(values[k] for k in range(3) if feature[k])
+            found = with_features.log_copy[row, step, : len(document)]
+            torch.testing.assert_close(found, logits.log_softmax(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("kind", ["soft", "switch"])
+def test_worth_nothing_it_is_the_plain_pointer_and_else_it_changes_the_output(arch, kind):
+    model, plain = model_of(arch, kind=kind), model_of(arch, continues=False, kind=kind)
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if ".continuation." not in k})
+    tokens = make_batch(DOCUMENTS)
+    expected, changed = log_probs(plain, tokens, SUMMARIES), log_probs(model, tokens, SUMMARIES)
+    assert (changed - expected).abs().nan_to_num().max() > 1e-2
+    with torch.no_grad():
+        for parameter in model.decoder.pointer.continuation.parameters():
+            parameter.zero_()
+    assert torch.equal(log_probs(model, tokens, SUMMARIES), expected)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_padding_its_side_and_the_batch_change_nothing(arch):
+    model = model_of(arch)
+    for document, summary in zip(DOCUMENTS, SUMMARIES):
+        alone = log_probs(model, make_batch([document]), [summary])
+        for left in (False, True):
+            tokens = make_batch([DOCUMENTS[0], document], left=left, width=20)
+            together = log_probs(model, tokens, [summary, summary])[1:, :, : alone.shape[2]]
+            torch.testing.assert_close(together, alone, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_every_parameter_receives_gradient(arch):
+    model = model_of(arch).train()
+    _, extra = output = run(model, make_batch(DOCUMENTS), SUMMARIES)
+    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
+    log_vocab = output[0].float().log_softmax(-1)
+    extra["pointer"].target_log_probs(log_vocab, targets)[0].sum().backward()
+    for name, parameter in model.decoder.pointer.continuation.named_parameters():
+        assert (parameter.grad != 0).all(), name
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("left", [False, True])
+def test_cached_decoding_equals_uncached_decoding(arch, left):
+    model, tokens = model_of(arch), make_batch(DOCUMENTS, left=left)
+    summaries = [[50, 6, 50, 9], [9, 9, 9, 9], [8, 45, 3, 3], [70, 71, 70, 71], [52, 52, 52, 5], [5, 6, 5, 6]]
+    whole = log_probs(model, tokens, summaries)
+    previous, state = previous_of(summaries), {}
+    with torch.no_grad():
+        encoder_out = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
+        for step in range(previous.shape[1]):
+            output = model.decoder(previous[:, : step + 1], encoder_out, incremental_state=state)
+            scores = model.get_normalized_probs(output, log_probs=True)
+            torch.testing.assert_close(scores[:, -1], whole[:, step], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("others", [[], ["none"], ["soft"]])
+def test_the_search_scores_summaries_as_the_model_does(arch, others):
+    """Words that only the document knows, beams that change places, documents that leave, ensembles."""
+    task = make_task(tail=TAIL)
+    models = [model_of(arch, encoder_layers=1)]
+    models += [make_model(arch, task, pointer=kind, **FAMILIES[arch]) for kind in others]
+    with torch.no_grad():
+        models[0].decoder.pointer.gate.bias.fill_(-3.0)  # copies, unknown words most of all
+    args = argparse.Namespace(beam=4, max_len_a=0, max_len_b=8, lenpen=0.0, nbest=4)
+    tokens = make_batch(DOCUMENTS[:5])
+    sample = {"id": torch.arange(5), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    found = task.inference_step(task.build_generator(models, args), models, sample)
+    unknown = 0
+    for row, hypotheses in enumerate(found):
+        document = tokens[row : row + 1]
+        for hypothesis in hypotheses:
+            words = hypothesis["tokens"].tolist()
+            unknown += sum(word >= KNOWN for word in words)
+            scores = [log_probs(model, document, [words[:-1]])[0] for model in models]
+            width = max(score.shape[1] for score in scores)
+            scores = [torch.nn.functional.pad(s, (0, width - s.shape[1]), value=-math.inf) for s in scores]
+            mean = torch.stack(scores).exp().mean(0).log()
+            columns = models[0].decoder.output_vocabulary(document).extended_ids(hypothesis["tokens"][None])[0]
+            expected = mean.gather(1, columns[:, None]).sum()
+            torch.testing.assert_close(hypothesis["score"], expected, rtol=1e-4, atol=1e-4)
+    assert unknown > 5, "no unknown words were copied: nothing was shown"
+
+
+def test_without_a_pointer_it_is_refused_in_words():
+    for arch, options in FAMILIES.items():
+        with pytest.raises(ValueError, match="--pointer-continue has no effect with --pointer none"):
+            make_model(arch, pointer_continue=True, **options)
