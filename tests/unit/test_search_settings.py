@@ -75,7 +75,9 @@ def test_options_of_the_task_reach_the_settings():
     on_command_line = {field.name for field in fields(SummarizationConfig)}
     assert set(changed) == on_command_line & set(SearchSettings.option_names())
     task = make_task(**changed, replace_unknown=True)
-    settings = task.build_generator([sharpened()], Options()).settings
+    options = Options()
+    options.no_repeat_ngram_size = 3
+    settings = task.build_generator([sharpened(pointer="soft")], options).settings
     found = {**vars(settings), **vars(settings.scoring)}
     assert {name: found[name] for name in changed} == {**changed, "ngram_ignore_tokens": ("w1", "w2")}
     assert settings.replace_unk
