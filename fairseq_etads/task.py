@@ -112,6 +112,10 @@ class SummarizationTask(FactoredTask, FairseqTask):
         self.read_factors(getattr(model, "factors", ()))
         return model
 
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled or copied: all but iterators over data, which cannot be and are made again when needed."""
+        return {**vars(self), "dataset_to_epoch_iter": {}}
+
     @property
     def is_loading(self) -> bool:
         """Whether a checkpoint is being loaded, and no new model is trained."""

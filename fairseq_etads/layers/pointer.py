@@ -3,9 +3,11 @@
 All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model computes in.
 """
 
+import contextlib
+import contextvars
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Tuple
+from typing import Any, Iterator, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -171,6 +173,19 @@ class _FloatLinear(nn.Linear):
         return F.linear(at_least_float32(x), at_least_float32(self.weight), at_least_float32(self.bias))
 
 
+_mixing = contextvars.ContextVar("mixing", default=False)
+
+
+@contextlib.contextmanager
+def mixing_pointers() -> Iterator[None]:
+    """Inside, and in this thread only, switch pointers mix generating and copying instead of choosing the likelier."""
+    token = _mixing.set(True)
+    try:
+        yield
+    finally:
+        _mixing.reset(token)
+
+
 class PointerHead(nn.Module):
     """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
@@ -179,9 +194,6 @@ class PointerHead(nn.Module):
         kind: "soft" mixes both distributions (eq. 14); "switch" is trained to tell them apart and, in evaluation,
             takes the likelier one (Nallapati et al. 2016, section 2.3).
     """
-
-    decides = True
-    """Whether a "switch" chooses the likelier of generating and copying in evaluation; if False, it mixes them."""
 
     def __init__(self, features: int, kind: str):
         super().__init__()
@@ -205,7 +217,7 @@ class PointerHead(nn.Module):
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         gate = self.gate(states)[:, :, 0]  # (N, T)
-        hard = self.kind == "switch" and self.decides and not self.training
+        hard = self.kind == "switch" and not (self.training or _mixing.get())
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
 

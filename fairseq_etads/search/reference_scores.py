@@ -1,11 +1,11 @@
 """Likelihoods of given summaries (``--score-reference``)."""
 
-import contextlib
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 from fairseq import utils
 
-from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..layers.capabilities import decoder_capabilities
+from ..layers.pointer import mixing_pointers
 
 Hypotheses = List[List[Dict[str, Any]]]
 
@@ -28,21 +28,8 @@ def score_references(
         # as in training; otherwise a reference with one word that is no candidate would have no probability
         vocabulary = models[0].decoder.output_vocabulary(sample["net_input"]["src_tokens"])
         target = vocabulary.producible_ids(references)
-    with _mixing_pointers(models):
+    with mixing_pointers():  # so that every reference has a probability
         scored = score({**sample, "target": target})
     for hypotheses, reference in zip(scored, references):
         hypotheses[0]["tokens"] = utils.strip_pad(reference, pad)
     return scored
-
-
-@contextlib.contextmanager
-def _mixing_pointers(models: List[Any]) -> Iterator[None]:
-    """Inside, switch pointers mix instead of deciding, so that every reference has a probability."""
-    pointers = [pointer for pointer in map(pointer_of, models) if pointer is not None]
-    for pointer in pointers:
-        pointer.decides = False
-    try:
-        yield
-    finally:
-        for pointer in pointers:
-            del pointer.decides
