@@ -8,19 +8,19 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, data_utils
+from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from .compat import replacements_file
 from .criterions import check_criterion
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities
-from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
+from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
@@ -258,12 +258,20 @@ class SummarizationTask(FactoredTask, FairseqTask):
         """As fairseq's, but a :class:`SummaryGenerator` with the task's options unless another class is asked for.
 
         Args:
-            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer.
+            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Options of the
+                task's decoding are taken from here, too, before the task's own (``hub.translate(…, exact_length=7)``).
+
+        Raises:
+            ValueError: an option does not exist, has an impossible value, or does not go with another.
         """
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
-            options = {**self._search_options(args), **options}
+            options = {**search_options(self.cfg, args, self.src_dict), **options}
+            if getattr(args, "lm_path", None) and "lm_model" not in options:
+                raise ValueError(
+                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
+                )
         generator = super().build_generator(
             models,
             args,
@@ -272,31 +280,11 @@ class SummarizationTask(FactoredTask, FairseqTask):
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
         if isinstance(generator, SummaryGenerator):
+            if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
+                raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
             settings = generator.settings
             logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
         return generator
-
-    def _search_options(self, args: Any) -> Dict[str, Any]:
-        """SummaryGenerator's arguments beyond fairseq's."""
-        cfg, given = self.cfg, getattr(args, "replace_unk", None)
-        return {
-            "coverage_penalty": cfg.coverage_penalty,
-            "coverage_penalty_type": str(cfg.coverage_penalty_type),
-            "stepwise_coverage_penalty": cfg.stepwise_coverage_penalty,
-            "length_penalty_type": str(cfg.length_penalty_type),
-            "length_penalty_beta": cfg.length_penalty_beta,
-            "ngram_ignore_tokens": cfg.ngram_ignore_tokens.split(),
-            "exact_length": cfg.exact_length,
-            "early_stopping": None if cfg.early_stopping is None else str(cfg.early_stopping),
-            "nbest": getattr(args, "nbest", 1),
-            "infer_dtype": None if cfg.infer_dtype is None else str(cfg.infer_dtype),
-            "keep_attention": False,  # fairseq's commands look at it only for alignments
-            "print_alignment": getattr(args, "print_alignment", None) or None,
-            "allow_unk": cfg.allow_unk,
-            "replace_unk": cfg.replace_unknown or given is not None,
-            # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
-            "source_dictionary": None if replacements_file(given or "") else self.src_dict,
-        }
 
     def inference_step(
         self,

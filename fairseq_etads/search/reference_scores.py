@@ -19,10 +19,17 @@ def score_references(
         models: an ensemble. sample: a batch with references, "target" (B, T), in ids of the dictionary.
         pad: id of padding. score: fairseq's scorer, given the batch with "target" as extended ids.
 
+    Raises:
+        ValueError: the batch has no references.
+
     Returns:
         the scorer's hypotheses, one a document, with the references' own ids as "tokens".
     """
-    references = sample["target"]
+    references = sample.get("target")
+    if references is None:
+        raise ValueError(
+            "--score-reference: there are no references; score with fairseq-generate, on data that has some"
+        )
     target = references
     if decoder_capabilities(models[0]).has_output_vocabulary:
         # as in training; otherwise a reference with one word that is no candidate would have no probability
