@@ -136,7 +136,7 @@ class SummaryGenerator:
             "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from".
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
-        if not len(next(iter(net_input.values()))):
+        if "src_tokens" in net_input and not len(net_input["src_tokens"]):
             return []
         active_models = [
             model if inference_model is None else inference_model.current()

@@ -297,7 +297,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
         """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
-            return score_references(models, sample, self.tgt_dict.pad(), lambda batch: score(generator, models, batch))
+            return score_references(models, sample, self.tgt_dict.pad(), lambda *batch: score(generator, *batch))
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())

@@ -10,10 +10,8 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities
-from ..vocabulary.output import OutputVocabulary
 from .blocking import NGramBlocker
-from .ensemble import Ensemble
+from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
@@ -91,7 +89,7 @@ class BeamSearch:
         self.min_len, self.max_len = self._length_limits()
         self.start = special.eos if bos_token is None else bos_token
         self.ensemble = Ensemble(models, net_input, self.documents, settings.beam_size, settings.temperature)
-        self.vocabulary = _output_vocabulary(models, net_input)
+        self.vocabulary = output_vocabulary(models, net_input)
         self.language_model: Optional[LanguageModel] = None
         if language_model is not None and settings.lm_weight:
             self.language_model = LanguageModel(language_model, settings.lm_weight, self.vocabulary)
@@ -347,10 +345,3 @@ class BeamSearch:
         gain = max(0.0, -settings.unk_penalty)
         bound = self.scoring.bound(log_probs, step + 2, self.max_len + 1, cost, lengths, gain)
         return worst >= bound.amax(1)
-
-
-def _output_vocabulary(models: List[nn.Module], net_input: Dict[str, Tensor]) -> Optional[OutputVocabulary]:
-    """The words of the ensemble's distributions: with the documents' own if one of the models has a pointer."""
-    able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
-    able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
-    return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None
