@@ -2,7 +2,7 @@
 
     python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
 
-Trains a small etads with a pointer on the sample corpus (in DIR, where a second run finds it again; some minutes), and
+The model is that of ``scripts/quickstart.sh --steps 600``, which trains it in DIR unless one is there; some minutes. It
 summarises the first documents of the test split under each length penalty and each rule. For each: the decoder's steps
 of a document, the hypotheses it extended, how many documents have a better or a worse best score than by fairseq's
 rule, and the processor's seconds. Steps and hypotheses depend on the model, hardly on the machine.
@@ -17,12 +17,13 @@ from pathlib import Path
 
 import torch
 from bench_focus_attention import machine
-from fairseq import checkpoint_utils, tasks
+from fairseq import checkpoint_utils
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.ensemble import Ensemble
 from fairseq_etads.search.settings import EARLY_STOPPING
+from fairseq_etads.task import SummarizationTask
 
 SCORES = {
     "avg 1": {},
@@ -31,32 +32,24 @@ SCORES = {
 }
 LONGEST = (30, 99)
 BEAM, BATCH = 5, 10
-TRAINING = [
-    "--user-dir", "fairseq_etads", "--task", "summarization", "--arch", "etads", "--pointer", "soft",
-    "--criterion", "summarization_nll", "--truncate-source", "60", "--encoder-layers", "2",
-    "--decoder-layers", "2", "--encoder-embed-dim", "64", "--encoder-ffn-embed-dim", "128",
-    "--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--optimizer", "adam",
-    "--lr", "2e-3", "--clip-norm", "2", "--max-tokens", "4000", "--num-workers", "0", "--no-epoch-checkpoints",
-    "--disable-validation", "--no-progress-bar", "--log-format", "simple", "--seed", "3", "--cpu",
-]  # fmt: skip
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Directory of the data and path of a checkpoint, both made if they are not there."""
-    text, prepared, run = work / "text", work / "prepared", work / f"steps{steps}"
-    if not (run / "checkpoint_last.pt").exists():
-        subprocess.run(["etads-debian", "--sample", "--out", text], check=True)
-        subprocess.run(["etads-prepare", text, prepared, "--tokens", "word", "--size", "1000"], check=True)
-        limits = ["--max-update", str(steps), "--save-dir", str(run)]
-        subprocess.run(["fairseq-train", prepared / "bin", *TRAINING, *limits], check=True)
-    return prepared / "bin", run / "checkpoint_last.pt"
+    """Directory of the data and path of a checkpoint; quickstart.sh makes both if they are not there."""
+    checkpoint = work / "checkpoints" / "checkpoint_best.pt"
+    if not checkpoint.exists():
+        limits = ["--steps", str(steps), "--minutes", "60"]
+        subprocess.run([ROOT / "scripts" / "quickstart.sh", "--no-install", "--out", work, *limits], check=True)
+    return work / "prepared" / "bin", checkpoint
 
 
 def batches(data, checkpoint, documents):
     """The model, its dictionary, and the first documents of the test split in batches."""
-    task = tasks.setup_task(SummarizationConfig(_name="summarization", data=str(data)))
+    cfg = SummarizationConfig(data=str(data))
+    cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
+    task = SummarizationTask.setup_task(cfg)
     (model,), _ = checkpoint_utils.load_model_ensemble([str(checkpoint)], task=task)
-    task.cfg.train_subset, task.cfg.dataset_impl, task.cfg.required_seq_len_multiple = "train", None, 1
     task.load_dataset("test")
     dataset = task.dataset("test")
     items = [dataset[number] for number in range(documents)]
@@ -94,7 +87,7 @@ def main():
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_stopping")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "stopping.json")
     parser.add_argument("--documents", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=500, help="of training")
+    parser.add_argument("--steps", type=int, default=600, help="of training")
     args = parser.parse_args()
     torch.set_num_threads(1)
     model, dictionary, samples = batches(*trained(args.work, args.steps), args.documents)

@@ -106,7 +106,8 @@ class SummarizationConfig(FairseqDataclass):
         default=SearchSettings.early_stopping,
         metadata={
             "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
-            "unfinished one can still be better (default: admissible with a coverage or wu length penalty)"
+            "unfinished one can still be better; heuristic: when none would be by ending at once, for half the work "
+            "(default: admissible with a coverage or wu length penalty, else fairseq)"
         },
     )
     infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]

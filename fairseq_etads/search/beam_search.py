@@ -144,7 +144,7 @@ class BeamSearch:
         beam = widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # with the end symbol
         self.live = Living(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
-        by_score = settings.early_stopping == "admissible"
+        by_score = settings.early_stopping != "fairseq"
         self.done = Finished(self.documents, beam, longest, self.device, by_score)
         self.strategy.init_constraints(self.constraints, beam)
         for step in range(longest):
@@ -343,5 +343,6 @@ class BeamSearch:
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else (~self.source.padding).sum(1)
         gain = max(0.0, -settings.unk_penalty)
-        bound = self.scoring.bound(log_probs, step + 2, self.max_len + 1, cost, lengths, gain)
+        longest = self.max_len + 1 if settings.early_stopping == "admissible" else step + 2
+        bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

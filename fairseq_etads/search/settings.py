@@ -10,7 +10,7 @@ from ..vocabulary.dictionary import known_words
 from .inference import INFER_DTYPES
 from .penalties import Scoring, check_choice, check_types
 
-EARLY_STOPPING = ("admissible", "fairseq")
+EARLY_STOPPING = ("admissible", "heuristic", "fairseq")
 ALIGNMENTS = ("hard", "soft")
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
@@ -34,7 +34,8 @@ class SearchSettings:
         ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
         exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
-            one can still become one of the ``nbest`` best. None: "admissible" if the score is not fairseq's.
+            one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
+            "admissible" if the score is not fairseq's.
         nbest: how many of the returned hypotheses will be looked at; at most ``beam_size``.
         infer_dtype: "fp32", "bf16" or "int8" copies of this project's models; None: the format they have.
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
@@ -149,7 +150,7 @@ class SearchSettings:
             early_stopping = "admissible" if self.scoring.penalised and is_beam_search else "fairseq"
         for option, wanted in (
             ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
-            ("--early-stopping admissible", early_stopping == "admissible"),
+            (f"--early-stopping {early_stopping}", early_stopping != "fairseq"),
         ):
             if wanted and not is_beam_search:
                 raise ValueError(f"{option} goes with beam search only, not with {type(strategy).__name__}")

@@ -91,7 +91,7 @@ def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub)
 
 
 CHOICES = {
-    "early_stopping": ["admissible", "fairseq"],
+    "early_stopping": ["admissible", "heuristic", "fairseq"],
     "infer_dtype": ["fp32", "bf16", "int8"],
     "coverage_penalty_type": ["summary", "wu"],
     "length_penalty_type": ["avg", "wu"],

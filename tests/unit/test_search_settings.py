@@ -107,7 +107,7 @@ def test_what_is_left_to_the_models():
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible or fairseq'),
+        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible, heuristic or fairseq'),
         ({"beam_size": 0}, "--beam 0: choose 1 or more"),
         ({"nbest": 0}, "--nbest 0: choose 1 or more"),
         ({"nbest": 4, "beam_size": 3}, "--nbest 4: choose at most --beam, which is 3"),
