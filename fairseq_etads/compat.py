@@ -29,6 +29,7 @@ from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
 from fairseq.data import iterators  # noqa: E402
 from fairseq.distributed import utils as distributed_utils  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
+from fairseq.tasks.fairseq_task import StatefulContainer  # noqa: E402
 
 
 class UnsafeCheckpointError(RuntimeError):
@@ -104,6 +105,22 @@ def replacements_file(replace_unk: str) -> str:
     return "" if replace_unk == "@@ " else replace_unk
 
 
+def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """Wrap ``__getattr__`` of the state of fairseq's tasks, which without its own fields calls itself without end.
+
+    It has none while it is unpickled or copied, so that no task could be.
+    """
+
+    @functools.wraps(plain)
+    def get(state: Any, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return plain(state, name)
+
+    get.is_patched = True  # type: ignore[attr-defined]
+    return get
+
+
 def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` works without a file."""
 
@@ -161,7 +178,8 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Patch fairseq: safe loading and atomic copies of checkpoints, a clean end of training, bare --replace-unk.
+    """Patch fairseq: safe loading and atomic copies of checkpoints, a clean end of training, tasks that can be pickled,
+    bare --replace-unk.
 
     May be called again.
     """
@@ -176,6 +194,8 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(utils.load_align_dict, "is_patched"):
         utils.load_align_dict = _without_alignments(utils.load_align_dict)
+    if not hasattr(StatefulContainer.__getattr__, "is_patched"):
+        StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

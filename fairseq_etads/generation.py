@@ -6,8 +6,12 @@ options compute is written down in ``docs/decoding.md``.
 
 import contextlib
 import inspect
+import logging
+import math
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+import threading
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import search as fairseq_search
@@ -18,8 +22,13 @@ from .search import source_words
 from .search.beam_search import BeamSearch
 from .search.hypotheses import Results
 from .search.inference import InferenceModel
+from .search.language_model import check_dictionary
 from .search.penalties import Scoring, coverage_penalty, length_penalty
 from .search.settings import SearchSettings, SpecialTokens
+from .search.strategies import check_strategy
+from .vocabulary.dictionary import known_words
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty"]
 
@@ -79,7 +88,13 @@ class SummaryGenerator:
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
         self.lm_model = lm_model
         has_pointer = any(pointer_of(model) is not None for model in self.models)
-        self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), _positions(self.models))
+        positions = _positions(self.models if lm_model is None else [*self.models, lm_model])
+        self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
+        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
+        words = known_words(tgt_dict) if has_tail else len(tgt_dict)
+        check_strategy(self.search, self.settings.beam_size, words)
+        if lm_model is not None:
+            check_dictionary(lm_model, tgt_dict, words)
         self.special = SpecialTokens.of(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
         self._inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
@@ -121,15 +136,20 @@ class SummaryGenerator:
             "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from".
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
+        if "src_tokens" in net_input and not len(net_input["src_tokens"]):
+            return []
         active_models = [
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        with _evaluating([*active_models, self.lm_model]):
+        # the copies are in evaluation mode, and nobody else changes it
+        others = [model for model, copied in zip(self.models, self._inference_models) if copied is None]
+        with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
             results = BeamSearch(
-                settings, special, self.search, active_models, self.lm_model, sample, prefix_tokens, constraints,
-                bos_token,
+                settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
+                constraints, bos_token,
             ).run()  # fmt: skip
+            _warn_of_impossible(results, sample.get("id"))
             if settings.copied_positions:
                 copying = next(model for model in active_models if pointer_of(model) is not None)
                 source_words.add_copied_positions(results, copying, net_input, special)
@@ -151,6 +171,17 @@ def _refuse_unknown(options: Dict[str, Any]) -> None:
         raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
 
 
+def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
+    """Warn of documents for which the search found no summary of any probability."""
+    rows = [row for row, hypotheses in enumerate(results) if hypotheses[0]["score"] == -math.inf]
+    if rows:
+        numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
+        logger.warning(
+            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; "
+            "one of score -inf stands in its place"
+        )
+
+
 def _positions(models: Sequence[Any]) -> int:
     """Most tokens of a summary, end symbol included, for which all models have positions."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
@@ -166,15 +197,34 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
     return None
 
 
+_mode_lock = threading.Lock()
+_modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionary()
+
+
+class _Mode(NamedTuple):
+    """How many searches need a model in evaluation mode now, and its modules that were in training mode before."""
+
+    searches: int
+    training: List[nn.Module]
+
+
 @contextlib.contextmanager
-def _evaluating(models: Sequence[Optional[nn.Module]]) -> Iterator[None]:
-    """Models in evaluation mode inside; afterwards each module is in the mode it was in."""
-    training = [module for model in models if model is not None for module in model.modules() if module.training]
-    for model in models:
-        if model is not None:
+def _evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Models in evaluation mode inside; each module is back in its own mode after the last of simultaneous searches."""
+    models = list(models)
+    with _mode_lock:
+        for model in models:
+            mode = _modes.get(model) or _Mode(0, [module for module in model.modules() if module.training])
+            _modes[model] = mode._replace(searches=mode.searches + 1)
             model.eval()
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _mode_lock:
+            for model in models:
+                mode = _modes.pop(model)
+                if mode.searches > 1:
+                    _modes[model] = mode._replace(searches=mode.searches - 1)
+                    continue
+                for module in mode.training:
+                    module.training = True

@@ -1,12 +1,15 @@
 """The options of ``--task summarization``, those of decoding among them."""
 
-from dataclasses import dataclass, field
-from typing import Optional
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Dict, Optional
 
 from fairseq.data.indexed_dataset import get_available_dataset_impl
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from omegaconf import II
+from fairseq.dataclass.configs import GenerationConfig
+from omegaconf import II, DictConfig
 
+from .compat import replacements_file
 from .evaluation.validation import POST_PROCESS
 from .search.inference import INFER_DTYPES
 from .search.penalties import COVERAGE_KINDS, LENGTH_KINDS, Scoring
@@ -110,7 +113,8 @@ class SummarizationConfig(FairseqDataclass):
         default=SearchSettings.early_stopping,
         metadata={
             "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
-            "unfinished one can still be better (default: admissible with a coverage or wu length penalty)"
+            "unfinished one can still be better; heuristic: when none would be by ending at once, for half the work "
+            "(default: admissible with a coverage or wu length penalty, else fairseq)"
         },
     )
     infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
@@ -159,3 +163,56 @@ class SummarizationConfig(FairseqDataclass):
         "dataset.dataset_impl"
     )
     required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
+
+
+_FAIRSEQS_NAMES = {
+    "beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty", "unnormalized": "normalize_scores",
+    **{name: name for name in ("max_len_a", "max_len_b", "min_len", "temperature", "match_source_len", "lm_weight",
+                               "no_repeat_ngram_size")},
+}  # fmt: skip
+"""What fairseq calls an option of decoding that it hands to the generator itself -> what the generator calls it."""
+_OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _FAIRSEQS_NAMES.values())
+_SEARCHES = (
+    "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
+    "sampling_topp", "score_reference",
+)  # fmt: skip
+
+
+def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
+    """SummaryGenerator's arguments beyond those that fairseq gives it.
+
+    Args:
+        cfg: the task's options.
+        args: fairseq's options of generation. Those of :class:`SearchSettings` that they have, too, replace the task's.
+
+    Raises:
+        ValueError: ``args`` are fairseq's configuration and have an option that neither fairseq nor this project has.
+    """
+    _refuse_unknown(args)
+    options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
+    options["keep_attention"] = False  # fairseq's commands look at it only for alignments
+    options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
+    for name, value in options.items():  # fairseq's enumerations of choices are not strings
+        options[name] = str(value) if isinstance(value, Enum) else value
+    # the hub's configuration makes strings of True and False
+    given = {True: "", "True": "", False: None, "False": None}.get(
+        options.get("replace_unk"), options.get("replace_unk")
+    )
+    return {
+        **options,
+        "print_alignment": options.get("print_alignment") or None,
+        "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
+        # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
+        "source_dictionary": None if replacements_file(given or "") else source_dictionary,
+    }
+
+
+def _refuse_unknown(args: Any) -> None:
+    """Raise ValueError for an option that does not exist, if ``args`` are options of generation and nothing else."""
+    if not isinstance(args, DictConfig):
+        return
+    ours = {*_OWN_NAMES, "replace_unknown"}
+    unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
+    if unknown:
+        known = ", ".join(sorted({*ours, *_FAIRSEQS_NAMES, *_SEARCHES}))
+        raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")

@@ -8,13 +8,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, data_utils
+from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
 from .checks import CheckedOptions
-from .compat import replacements_file, skips_overflows
+from .compat import skips_overflows
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.unknown_words import check_data
@@ -22,7 +23,7 @@ from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .models.foreign import ForeignModels
 from .models.initial import is_first_launch, load_initial_weights
-from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
+from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, fingerprint, with_known_words
 
@@ -109,6 +110,10 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         if self.cfg.init_from and not self.is_loading and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         return model
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled or copied: all but iterators over data, which cannot be and are made again when needed."""
+        return {**vars(self), "dataset_to_epoch_iter": {}}
 
     @property
     def is_loading(self) -> bool:
@@ -219,15 +224,20 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         """As fairseq's, but a :class:`SummaryGenerator` with the task's options unless another class is asked for.
 
         Args:
-            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer.
+            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Options of the
+                task's decoding are taken from here, too, before the task's own (``hub.translate(…, exact_length=7)``).
 
         Raises:
-            ValueError: an option is impossible, or has no effect.
+            ValueError: an option does not exist, has an impossible value or no effect, or does not go with another.
         """
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
-            options = {**self._search_options(args), **options}
+            options = {**search_options(self.cfg, args, self.src_dict), **options}
+            if getattr(args, "lm_path", None) and "lm_model" not in options:
+                raise ValueError(
+                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
+                )
         generator = super().build_generator(
             models,
             args,
@@ -236,31 +246,11 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
         if isinstance(generator, SummaryGenerator):
+            if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
+                raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
             settings = generator.settings
             logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
         return generator
-
-    def _search_options(self, args: Any) -> Dict[str, Any]:
-        """SummaryGenerator's arguments beyond fairseq's."""
-        cfg, given = self.cfg, getattr(args, "replace_unk", None)
-        return {
-            "coverage_penalty": cfg.coverage_penalty,
-            "coverage_penalty_type": str(cfg.coverage_penalty_type),
-            "stepwise_coverage_penalty": cfg.stepwise_coverage_penalty,
-            "length_penalty_type": str(cfg.length_penalty_type),
-            "length_penalty_beta": cfg.length_penalty_beta,
-            "ngram_ignore_tokens": cfg.ngram_ignore_tokens.split(),
-            "exact_length": cfg.exact_length,
-            "early_stopping": None if cfg.early_stopping is None else str(cfg.early_stopping),
-            "nbest": getattr(args, "nbest", 1),
-            "infer_dtype": None if cfg.infer_dtype is None else str(cfg.infer_dtype),
-            "keep_attention": False,  # fairseq's commands look at it only for alignments
-            "print_alignment": getattr(args, "print_alignment", None) or None,
-            "allow_unk": cfg.allow_unk,
-            "replace_unk": cfg.replace_unknown or given is not None,
-            # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
-            "source_dictionary": None if replacements_file(given or "") else self.src_dict,
-        }
 
     def inference_step(
         self,
@@ -273,7 +263,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
-            return score_references(models, sample, self.tgt_dict.pad(), lambda batch: score(generator, models, batch))
+            return score_references(models, sample, self.tgt_dict.pad(), lambda *batch: score(generator, *batch))
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())

@@ -1,7 +1,13 @@
-"""A model whose distributions and attention are read from tables, by the words so far and the document."""
+"""Models whose distributions and attention are read from tables, by the words so far and by the document."""
 
 import torch
-from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
+from fairseq.models import (
+    FairseqDecoder,
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    FairseqLanguageModel,
+)
 
 
 class TableEncoder(FairseqEncoder):
@@ -43,3 +49,25 @@ def scripted_model(dictionary, seed=0, spread=2.0, end=0.0, states=97, clock=7):
     attention = torch.rand(states, 40, generator=generator) ** 4 + 1e-3
     model = FairseqEncoderDecoderModel(TableEncoder(dictionary), TableDecoder(dictionary, table, attention, clock))
     return model.eval()
+
+
+class TableLanguage(FairseqDecoder):
+    """Rows of a table, chosen by the last two words."""
+
+    def __init__(self, dictionary, table):
+        super().__init__(dictionary)
+        self.table = table
+
+    def forward(self, prev_output_tokens, **kwargs):
+        assert prev_output_tokens.max() < self.table.size(1), "a word that the language model does not have"
+        before = torch.nn.functional.pad(prev_output_tokens, (1, 0))[:, :-1]
+        return self.table[(prev_output_tokens * 13 + before * 5) % len(self.table)], {}
+
+    def max_positions(self):
+        return 60
+
+
+def scripted_language_model(dictionary, seed=0, spread=2.0, states=53):
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randn(states, len(dictionary), generator=generator) * spread
+    return FairseqLanguageModel(TableLanguage(dictionary, table)).eval()

@@ -3,9 +3,11 @@
 All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model computes in.
 """
 
+import contextlib
+import contextvars
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -181,6 +183,19 @@ def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
+_mixing = contextvars.ContextVar("mixing", default=False)
+
+
+@contextlib.contextmanager
+def mixing_pointers() -> Iterator[None]:
+    """Inside, and in this thread only, switch pointers mix generating and copying instead of choosing the likelier."""
+    token = _mixing.set(True)
+    try:
+        yield
+    finally:
+        _mixing.reset(token)
+
+
 class PointerHead(nn.Module):
     """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
@@ -190,9 +205,6 @@ class PointerHead(nn.Module):
             takes the likelier one (Nallapati et al. 2016, section 2.3).
         continues: read the summary's :class:`CopyHistory`, so that the pointer can go on copying where it stopped.
     """
-
-    decides = True
-    """Whether a "switch" chooses the likelier of generating and copying in evaluation; if False, it mixes them."""
 
     def __init__(self, features: int, kind: str, continues: bool = False):
         super().__init__()
@@ -225,7 +237,7 @@ class PointerHead(nn.Module):
         # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
-        hard = self.kind == "switch" and self.decides and not self.training
+        hard = self.kind == "switch" and not (self.training or _mixing.get())
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:

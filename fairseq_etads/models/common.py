@@ -1,5 +1,6 @@
 """What the models of all families share: options on the command line, targets, checks of dictionaries."""
 
+import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from dataclasses import field, fields, make_dataclass
 from typing import Any, Callable, Dict, Iterable, Tuple
@@ -16,6 +17,10 @@ class SummarizationModel:
     """A mixin for this project's models, inherited before one of fairseq's model classes."""
 
     decoder: Any
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled: all but the function that fairseq puts over ``train`` of a model prepared for inference."""
+        return {name: value for name, value in vars(self).items() if name != "train"}
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -70,6 +75,7 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Ca
         # a class for each preset, because fairseq stores the options' dataclass on the class
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
+        setattr(sys.modules[model.__module__], name, own)  # where pickle looks for it
 
 
 def check_one_dictionary(option: str, task: Any) -> None:

@@ -8,16 +8,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import search as fairseq_search
-from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor, nn
 
-from ..layers.capabilities import decoder_capabilities
-from ..vocabulary.output import OutputVocabulary
 from .blocking import NGramBlocker
-from .ensemble import Ensemble
+from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
-from .settings import SearchSettings, SpecialTokens
+from .language_model import LanguageModel
+from .settings import SearchSettings, SpecialTokens, check_least_length
+from .strategies import extended_constraints, for_one_search, widest_beam
 
 
 class Source(NamedTuple):
@@ -59,9 +58,10 @@ class BeamSearch:
     Args:
         settings: resolved for these models (:meth:`SearchSettings.resolved`).
         special: the ids that go with them.
-        strategy: fairseq's search object, which selects extensions.
+        strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
-        language_model: its log-probabilities are added to the ensemble's, or None.
+        language_model: its log-probabilities are added to the ensemble's, or None; in evaluation mode.
+        dictionary: the target's, for messages.
         sample, prefix_tokens, constraints, bos_token: see ``SummaryGenerator.generate``.
 
     Raises:
@@ -76,25 +76,32 @@ class BeamSearch:
         strategy: Any,
         models: List[nn.Module],
         language_model: Optional[Any],
+        dictionary: Any,
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor],
         constraints: Optional[Tensor],
         bos_token: Optional[int],
     ):
         self.settings, self.scoring, self.special = settings, settings.scoring, special
-        self.strategy, self.language_model = strategy, language_model
         net_input = sample["net_input"]
         self.source = Source.of(net_input, special.eos, special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         self.min_len, self.max_len = self._length_limits()
         self.start = special.eos if bos_token is None else bos_token
-        self.sample_ids = self._sample_ids(sample.get("id"))
         self.ensemble = Ensemble(models, net_input, self.documents, settings.beam_size, settings.temperature)
-        self.vocabulary = _output_vocabulary(models, net_input)
-        self.prefix = prefix_tokens
-        if prefix_tokens is not None and self.vocabulary is not None:
-            self.prefix = self.vocabulary.extended_ids(prefix_tokens)
-        self.constraints = None if constraints is None else self._extended_constraints(models, constraints)
+        self.vocabulary = output_vocabulary(models, net_input)
+        self.language_model: Optional[LanguageModel] = None
+        if language_model is not None and settings.lm_weight:
+            self.language_model = LanguageModel(language_model, settings.lm_weight, self.vocabulary)
+        self.prefix = None if prefix_tokens is None else self._checked_prefix(prefix_tokens)
+        self.sample_ids = torch.arange(self.documents, device=self.device)
+        ids = sample.get("id")
+        numbers = ids.tolist() if isinstance(ids, Tensor) else range(self.documents)
+        self.strategy = for_one_search(strategy, self.vocabulary, numbers)
+        self.constraints = extended_constraints(
+            constraints, strategy, self.vocabulary, dictionary, special, self.max_len,
+            unknown_allowed=settings.unk_penalty < math.inf,
+        )  # fmt: skip
         self.blocker: Optional[NGramBlocker] = None
         if settings.no_repeat_ngram_size:
             self.blocker = NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat)
@@ -104,48 +111,40 @@ class BeamSearch:
         settings = self.settings
         if settings.exact_length:
             return settings.exact_length, settings.exact_length
-        longest = min(int(settings.max_len_a * self.source.width + settings.max_len_b), settings.max_len - 1)
         if settings.match_source_len:
             longest = int(self.source.lengths.max())
-        if settings.min_len > longest:
-            raise ValueError(
-                f"--min-len {settings.min_len} is more than the longest summary allowed here, {longest} tokens "
-                "(--max-len-a, --max-len-b and the model's positions)"
-            )
+            if longest >= settings.max_len:
+                raise ValueError(
+                    f"--match-source-len: a document has {longest} tokens, and the models have positions for summaries "
+                    f"of {settings.max_len - 1} (--truncate-source reads fewer)"
+                )
+            return settings.min_len, longest
+        longest = min(int(settings.max_len_a * self.source.width + settings.max_len_b), settings.max_len - 1)
+        check_least_length(settings.min_len, longest)
         return settings.min_len, longest
 
-    def _sample_ids(self, ids: Optional[Tensor]) -> Tensor:
-        """The documents' numbers (B,) for the strategy."""
-        # DiverseBeamSearch takes them for rows of a table that has a row for each document of the batch
-        if isinstance(ids, Tensor) and not isinstance(self.strategy, fairseq_search.DiverseBeamSearch):
-            return ids
-        return torch.arange(self.documents, device=self.device)
-
-    def _extended_constraints(self, models: List[nn.Module], constraints: Tensor) -> Tensor:
-        """Packed constraints with ids of the dictionary -> with extended ids."""
-        if not self.strategy.supports_constraints:
-            raise NotImplementedError(f"{type(self.strategy).__name__} does not support constraints on the summary")
-        if any(decoder_capabilities(model).large_vocabulary_trick for model in models):
-            raise NotImplementedError(
-                "--constraints: a model with --large-vocabulary-trick cannot be made to use a word"
+    def _checked_prefix(self, prefix: Tensor) -> Tensor:
+        """The words that summaries must begin with, (B, T), as extended ids."""
+        if self.settings.exact_length:  # which alone says where a summary ends
+            prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
+        words = prefix.ne(self.special.pad) & prefix.ne(self.special.eos)
+        longest = int(words.sum(1).max()) if words.numel() else 0
+        if longest > self.max_len:
+            raise ValueError(
+                f"--prefix-size: a summary must begin with {longest} tokens and has at most {self.max_len} "
+                "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
             )
-        if self.vocabulary is None:
-            return constraints
-        extended = []
-        for row, packed in enumerate(constraints):
-            vocabulary = self.vocabulary.select(torch.tensor([row], device=self.device))
-            extended.append([vocabulary.extended_ids(words[None])[0] for words in unpack_constraints(packed)])
-        return pack_constraints(extended).to(constraints)
+        return prefix if self.vocabulary is None else self.vocabulary.extended_ids(prefix)
 
     def run(self) -> Results:
         """The finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
-        beam = max(1, min(settings.beam_size, lprobs.size(-1) - 1))  # the padding symbol is never chosen
+        beam = widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # with the end symbol
         self.live = Living(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
-        by_score = settings.early_stopping == "admissible"
+        by_score = settings.early_stopping != "fairseq"
         self.done = Finished(self.documents, beam, longest, self.device, by_score)
         self.strategy.init_constraints(self.constraints, beam)
         for step in range(longest):
@@ -218,13 +217,12 @@ class BeamSearch:
         """Change the words' log-probabilities (B, beam, V) in place as the options want it, in fairseq's order."""
         settings, special = self.settings, self.special
         if self.language_model is not None:
-            self._add_language_model(step, lprobs)
+            self.language_model.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
         lprobs[..., special.pad] = -math.inf
-        unknown = lprobs[..., special.unk].clone()
+        unknown, end = lprobs[..., special.unk].clone(), lprobs[..., special.eos].clone()
         if settings.unk_penalty:
             lprobs[..., special.unk] -= settings.unk_penalty
         if step >= self.max_len:
-            end = lprobs[..., special.eos].clone()
             lprobs.fill_(-math.inf)
             # where the length is given, ending is not the model's choice and says nothing about the summary
             lprobs[..., special.eos] = 0.0 if settings.exact_length else end
@@ -236,6 +234,11 @@ class BeamSearch:
                 lprobs[..., special.eos] = -math.inf
             if special.suppressed:
                 lprobs[..., special.suppressed] = -math.inf
+        if settings.match_source_len:
+            over = self.source.lengths.le(step)
+            over = over if forced is None else over & ~forced
+            lprobs[over] = -math.inf
+            lprobs[..., special.eos] = torch.where(over.unsqueeze(1), end, lprobs[..., special.eos])
         if self.blocker is not None and 0 < step < self.max_len:
             exempt = None if forced is None else forced.repeat_interleave(lprobs.size(1))
             self.blocker(self.live.tokens[:, :, 1 : step + 1].flatten(0, 1), lprobs.flatten(0, 1), exempt)
@@ -243,15 +246,6 @@ class BeamSearch:
             self._keep_to_decisions(lprobs, self.ensemble.decided_against)
         if getattr(self.strategy, "needs_src_lengths", False):
             self.strategy.set_src_lengths(self.source.lengths)
-
-    def _add_language_model(self, step: int, lprobs: Tensor) -> None:
-        model = self.language_model
-        assert model is not None
-        documents, beam, width = lprobs.shape
-        out = model(self.live.tokens[:, :beam, : step + 1].flatten(0, 1))
-        words = model.get_normalized_probs(out, log_probs=True, sample=None)[:, -1].view(documents, beam, -1)
-        known = min(width, words.size(-1))
-        lprobs[..., :known] += words[..., :known] * self.settings.lm_weight
 
     def _force_prefix(self, word: Tensor, lprobs: Tensor, unknown: Tensor) -> Tensor:
         """Leave only the prefix's word in lprobs (B, beam, V); returns which documents (B,) had one.
@@ -332,8 +326,6 @@ class BeamSearch:
         parents = extensions.parents[documents, :beam]
         log_probs = extensions.log_probs[documents, :beam]
         score = self.scoring.final(log_probs, step + 1, None if cost is None else take_beams(cost[documents], parents))
-        if self.settings.match_source_len:
-            score = score.masked_fill(self.source.lengths[documents, None].lt(step), -math.inf)
         end = torch.full_like(parents, self.special.eos).unsqueeze(2)
         words = take_beams(live.tokens[documents, :, 1 : step + 1], parents)
         sums = take_beams(live.log_probs[documents, :, :step], parents)
@@ -367,12 +359,6 @@ class BeamSearch:
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else (~self.source.padding).sum(1)
         gain = max(0.0, -settings.unk_penalty)
-        bound = self.scoring.bound(log_probs, step + 2, self.max_len + 1, cost, lengths, gain)
+        longest = self.max_len + 1 if settings.early_stopping == "admissible" else step + 2
+        bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)
-
-
-def _output_vocabulary(models: List[nn.Module], net_input: Dict[str, Tensor]) -> Optional[OutputVocabulary]:
-    """The words of the ensemble's distributions: with the documents' own if one of the models has a pointer."""
-    able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
-    able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
-    return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
+from ..vocabulary.output import OutputVocabulary
 
 
 class Member:
@@ -249,3 +250,13 @@ def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
     if not attentions:
         return None
     return attentions[0] if len(attentions) == 1 else torch.stack(attentions).mean(0)
+
+
+def output_vocabulary(models: List[Any], net_input: Dict[str, Tensor]) -> Optional[OutputVocabulary]:
+    """The words of an ensemble's distributions: with the documents' own if one of the models has a pointer.
+
+    None if none of the models has an output vocabulary.
+    """
+    able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
+    able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
+    return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None

@@ -7,6 +7,7 @@ model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews 
 import copy
 import functools
 import logging
+import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -84,6 +85,15 @@ class Int8Linear(nn.Module):
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
 
+class _ThreadMemory(threading.local):
+    """Memory that each thread has for itself; empty in a copy, and in another process."""
+
+    result: Optional[Tensor] = None
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+
 OUTPUT_BLOCK = 4096
 """Words in a block of :class:`WideLinear`."""
 
@@ -92,7 +102,7 @@ class WideLinear(nn.Module):
     """The output projection, a block of the vocabulary at a time, into memory that every call uses again.
 
     A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
-    that can cost more than the product. **Each call overwrites the result of the one before.**
+    that can cost more than the product. **Each call overwrites the result of the one before in the same thread.**
 
     Args:
         make: makes the layer of one block from its weight and bias.
@@ -108,14 +118,15 @@ class WideLinear(nn.Module):
         self.blocks = nn.ModuleList(
             make(linear.weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
         )
-        self._result = torch.empty(0, linear.out_features)
+        self._memory = _ThreadMemory()
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) -> (…, V) in float32."""
         rows = x.reshape(-1, x.size(-1))
-        if len(self._result) < len(rows):
-            self._result = torch.empty(len(rows), self.out_features)
-        result = self._result[: len(rows)]
+        result = self._memory.result
+        if result is None or len(result) < len(rows):
+            self._memory.result = result = torch.empty(len(rows), self.out_features)
+        result = result[: len(rows)]
         for (a, b), block in zip(self.ranges, self.blocks):
             result[:, a:b] = block(rows)
         return result.view(*x.shape[:-1], self.out_features)
@@ -221,6 +232,10 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 class InferenceModel:
     """A model and its copy for inference, which is made when first needed and again after the model has changed.
 
+    Several threads may use the one copy at once: a forward pass changes nothing in it, except for memory that each
+    thread has for itself (:class:`WideLinear`). Pickled or deep-copied, this is the model alone, because packed
+    weights cannot be read back; the copy is made anew where it is needed.
+
     Args:
         model: one of this project's models; it is only read.
         infer_dtype: "fp32", "bf16", "int8", or None for the format the model has.
@@ -234,15 +249,27 @@ class InferenceModel:
             check_choice("--infer-dtype", infer_dtype, INFER_DTYPES)
         self.model = model
         self.infer_dtype = infer_dtype
+        self._forget_copy()
+
+    def _forget_copy(self) -> None:
+        self._lock = threading.Lock()  # so that threads that begin together make one copy, and not one each
         self._copy: Optional[nn.Module] = None
         self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # the state of the parameters at that time
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"model": self.model, "infer_dtype": self.infer_dtype}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget_copy()
 
     def current(self) -> nn.Module:
         """The copy, made of the parameters as they are now."""
         # loading changes a tensor in place, which its version counts, or puts another in its place
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
-        if self._copy is None or now != self._made_of:
-            self._copy = _inference_copy(self.model, self.infer_dtype)
-            self._made_of = now
-        return self._copy
+        with self._lock:
+            if self._copy is None or now != self._made_of:
+                self._copy = _inference_copy(self.model, self.infer_dtype)
+                self._made_of = now
+            return self._copy

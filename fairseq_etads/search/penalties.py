@@ -7,8 +7,9 @@ attention over the same |Y| steps.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Optional, Tuple, TypeVar
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,20 @@ def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {", ".join(choices[:-1])} or {choices[-1]}')
     return value
+
+
+def check_types(options: Any) -> None:
+    """Raise ValueError if a field of a dataclass of options is not the number or the switch that it must be."""
+    for field in fields(options):
+        value = getattr(options, field.name)
+        is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN is not itself
+        if (
+            (field.type is bool and not isinstance(value, bool))
+            or (field.type is float and not is_number)
+            or (field.type is int and not (is_number and isinstance(value, Integral)))
+        ):
+            kind = {bool: "True or False", int: "a whole number", float: "a number"}[field.type]
+            raise ValueError(f"{field.name} {value!r}: choose {kind}")
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
@@ -98,6 +113,7 @@ class Scoring:
     stepwise_coverage_penalty: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choice("--length-penalty-type", self.length_penalty_type, LENGTH_KINDS)
         check_choice("--coverage-penalty-type", self.coverage_penalty_type, COVERAGE_KINDS)
         if not self.coverage_penalty >= 0:

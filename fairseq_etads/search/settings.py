@@ -8,9 +8,9 @@ from fairseq import search as fairseq_search
 
 from ..vocabulary.dictionary import known_words
 from .inference import INFER_DTYPES
-from .penalties import Scoring, check_choice
+from .penalties import Scoring, check_choice, check_types
 
-EARLY_STOPPING = ("admissible", "fairseq")
+EARLY_STOPPING = ("admissible", "heuristic", "fairseq")
 ALIGNMENTS = ("hard", "soft")
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
@@ -27,15 +27,16 @@ class SearchSettings:
         min_len: fewest tokens before the end symbol.
         unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
         temperature: divides the logits.
-        match_source_len: a summary has as many tokens as its source.
+        match_source_len: a summary has at most as many tokens as its source (``--match-source-len``: as many).
         no_repeat_ngram_size: no n words of a summary occur in it twice; 0: off.
         lm_weight: weight of the language model's log-probabilities, if there is one.
         tokens_to_suppress: words that are never produced.
         ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
         exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
-            one can still become one of the ``nbest`` best. None: "admissible" if the score is not fairseq's.
-        nbest: how many of the returned hypotheses will be looked at.
+            one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
+            "admissible" if the score is not fairseq's.
+        nbest: how many of the returned hypotheses will be looked at; at most ``beam_size``.
         infer_dtype: "fp32", "bf16" or "int8" copies of this project's models; None: the format they have.
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
@@ -87,19 +88,26 @@ class SearchSettings:
             ValueError: see the class.
         """
         for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
-            options[name] = tuple(options.get(name, getattr(cls, name)))
+            words = options.get(name, getattr(cls, name))
+            options[name] = tuple(words.split() if isinstance(words, str) else words)
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
         return cls(scoring=Scoring(**scoring), **options)
 
     def __post_init__(self) -> None:
+        check_types(self)
         for option, value, least in (
             ("--beam", self.beam_size, 1),
             ("--nbest", self.nbest, 1),
+            ("max_len", self.max_len, 0),
             ("--no-repeat-ngram-size", self.no_repeat_ngram_size, 0),
             ("--exact-length", self.exact_length, 0),
         ):
             if value < least:
                 raise ValueError(f"{option} {value}: choose {least} or more{'' if least else ' (0: off)'}")
+        if self.nbest > self.beam_size:
+            raise ValueError(f"--nbest {self.nbest}: choose at most --beam, which is {self.beam_size}")
+        if self.exact_length and self.match_source_len:
+            raise ValueError("--exact-length and --match-source-len exclude one another: choose one")
         if not self.temperature > 0:
             raise ValueError(f"--temperature {self.temperature}: choose more than 0")
         for option, chosen, choices in (
@@ -129,6 +137,8 @@ class SearchSettings:
         if self.copied_positions and not has_pointer:
             raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
         longest = self.max_len or positions
+        if not (self.exact_length or self.match_source_len or self.max_len_a):
+            check_least_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the positions there are"
@@ -140,17 +150,28 @@ class SearchSettings:
             early_stopping = "admissible" if self.scoring.penalised and is_beam_search else "fairseq"
         for option, wanted in (
             ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
-            ("--early-stopping admissible", early_stopping == "admissible"),
+            (f"--early-stopping {early_stopping}", early_stopping != "fairseq"),
         ):
             if wanted and not is_beam_search:
                 raise ValueError(f"{option} goes with beam search only, not with {type(strategy).__name__}")
+        beam_size = min(self.beam_size, vocabulary_size - 1)  # the padding symbol is never chosen
         return replace(
             self,
-            beam_size=min(self.beam_size, vocabulary_size - 1),  # the padding symbol is never chosen
+            beam_size=beam_size,
+            nbest=min(self.nbest, beam_size),
             max_len=longest,
             unk_penalty=math.inf if has_pointer and not self.allow_unk else self.unk_penalty,
             early_stopping=early_stopping,
             keep_attention=self.keep_attention or self.replace_unk or self.print_alignment is not None,
+        )
+
+
+def check_least_length(min_len: int, longest: int) -> None:
+    """Raise ValueError if no summary of at most ``longest`` tokens has ``min_len``."""
+    if max(min_len, 0) > longest:
+        raise ValueError(
+            f"--min-len {min_len} is more than the longest summary allowed here, {longest} tokens "
+            "(--max-len-a, --max-len-b and the model's positions)"
         )
 
 
@@ -178,13 +199,17 @@ class SpecialTokens:
             dictionary: the target's. eos: another end symbol than the dictionary's.
 
         Raises:
-            ValueError: one of the words is not in the dictionary.
+            ValueError: one of the words is not in the dictionary, or the end symbol is to be suppressed.
         """
+        eos = dictionary.eos() if eos is None else eos
+        suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
+        if eos in suppressed:
+            raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": no summary would end')
         return cls(
             pad=dictionary.pad(),
             unk=dictionary.unk(),
-            eos=dictionary.eos() if eos is None else eos,
-            suppressed=_known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress"),
+            eos=eos,
+            suppressed=suppressed,
             may_repeat=_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
         )
 

@@ -33,7 +33,10 @@ class Candidates:
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
         self.known_words, self.unk = known_words, unk
-        ids = texts.masked_fill(texts >= known_words, unk).view(1 if shared else len(texts), -1).sort(dim=1).values
+        ids = texts.masked_fill(texts >= known_words, unk)
+        if shared or not len(texts):
+            ids = ids.view(1, -1)
+        ids = ids.sort(dim=1).values
         frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
         on_some_list = int(frequent.max())  # every id below is on some list
         rare = ids[ids >= on_some_list].unique()

@@ -7,6 +7,7 @@ the first V words, the encoder has vectors for these and for more, and a word ha
 import copy
 import hashlib
 import re
+import threading
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
+_growing = threading.Lock()  # of all dictionaries, because one of its own could be neither pickled nor copied
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
@@ -70,7 +72,7 @@ class SummarizationDictionary(Dictionary):
     """fairseq's dictionary, which also remembers V when it is loaded, and whose copy tail can grow.
 
     With ``grows`` set, a word that is met for the first time gets the next free id instead of the unknown word's. The
-    model never looks past V, so the new word can be copied like any other of the tail.
+    model never looks past V, so the new word can be copied like any other of the tail. Several threads may add words.
     """
 
     known_words: int
@@ -93,6 +95,11 @@ class SummarizationDictionary(Dictionary):
             )
         dictionary.known_words = known
         return dictionary
+
+    def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
+        """The id of a word, which is added if it is new; see fairseq's ``Dictionary``."""
+        with _growing:
+            return int(super().add_symbol(word, n, overwrite))
 
     def encode_line(
         self,

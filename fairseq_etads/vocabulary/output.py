@@ -11,6 +11,7 @@ A word has up to three numbers:
 
 from typing import Any, NamedTuple, Optional
 
+import torch
 from torch import Tensor
 
 from .batch_vocab import BatchVocab
@@ -68,6 +69,24 @@ class OutputVocabulary(NamedTuple):
     def dictionary_ids(self, extended: Tensor, document: int) -> Tensor:
         """Extended ids (T,) of one document's summary -> ids of the dictionary."""
         return extended if self.slots is None else self.slots.decode(extended[None], document)[0]
+
+    def known_ids(self, extended: Tensor) -> Tensor:
+        """Extended ids (any shape) -> ids of known words, for a model that has no others: a slot becomes unknown."""
+        return hide_unknown_words(extended, self.known_words, self.unk)
+
+    def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
+        """Add to scores (…, V + K), by extended id, those of a model that has only known words; in place.
+
+        Args:
+            known: (…, at least V), by id. Each slot is given the score of the unknown word.
+        """
+        scores[..., : self.known_words] += known[..., : self.known_words]
+        scores[..., self.known_words :] += known[..., self.unk, None]
+
+    def own_words(self, words: Tensor, document: int) -> Tensor:
+        """Extended ids (m,) of those of the words (n,), ids of the dictionary, that one document's summary may hold."""
+        ids = self.select(torch.tensor([document], device=words.device)).producible_ids(words[None])[0]
+        return ids[ids.ne(self.unk) | words.eq(self.unk)]
 
     def select(self, documents: Tensor) -> "OutputVocabulary":
         """That of some of the documents (indices, (N,)), repeated or not."""

@@ -120,3 +120,12 @@ def test_everything_is_on_the_texts_device(shared):
         found = Candidates(texts, 12, SIZE, SPECIALS, UNK, shared=shared)
         found.spread(found.restrict(torch.zeros(5, 1, len(found), device="cpu")))
     assert found.words.device == found.columns(texts).device == texts.device
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("length", [0, 3])
+def test_no_texts_at_all(shared, length):
+    found = Candidates(torch.empty(0, length, dtype=torch.long), 12, SIZE, SPECIALS, UNK, shared=shared)
+    assert found.words.tolist() == list(range(12)) and found.allowed is None
+    assert found.columns(torch.empty(0, 4, dtype=torch.long)).shape == (0, 4)
+    assert found.spread(found.restrict(torch.zeros(0, 1, 12))).shape == (0, 1, SIZE)

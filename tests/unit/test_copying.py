@@ -256,6 +256,30 @@ def test_references_are_scored_as_the_criterion_does():
         assert torch.equal(scored[row][0]["tokens"], target[row]), "words, not slots"
 
 
+@pytest.mark.parametrize("alignment", [None, "hard"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_references_are_scored_by_models_with_and_without_a_pointer_together(order, alignment):
+    """As in search: those without give copied words no probability. An empty document and an empty summary, too."""
+    task = make_task(tail=TAIL)
+    models = [copying(task, logit=0.0), make_model("etads", task)][::order]
+    scorer = task.build_generator(models, options(score_reference=True, print_alignment=alignment))
+    target = make_batch([[50, 5], [9, 47], []])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    tokens = make_batch([DOCUMENTS[0], DOCUMENTS[1], []])
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
+    scored = task.inference_step(scorer, models, {"id": torch.arange(3), "net_input": net_input, "target": target})
+    vocabulary = models[0 if order == 1 else 1].decoder.output_vocabulary(tokens)
+    extended, total = vocabulary.extended_ids(target), 0.0
+    for model in models:
+        probs = model.get_normalized_probs(model(**net_input), log_probs=False)
+        total = total + torch.nn.functional.pad(probs, (0, 9)).gather(2, extended[:, :, None])[:, :, 0]
+    for row, found in enumerate(scored):
+        kept = target[row].ne(PAD)
+        torch.testing.assert_close(found[0]["positional_scores"], (total / 2).log()[row, kept], rtol=1e-4, atol=1e-4)
+        assert (found[0]["alignment"] is None) == (alignment is None)
+
+
 @pytest.mark.parametrize("kind", ["soft", "switch"])
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
 def test_the_temperature_is_that_of_the_whole_mixture(kind, temperature):

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
 
@@ -79,13 +80,19 @@ def test_a_prefix_may_hold_words_that_are_on_no_list(arch):
     assert torch.equal(free[2][0]["tokens"], found[2][0]["tokens"])
 
 
-def test_constraints_are_refused_beside_the_trick():
+def test_constraints_beside_the_trick_are_words_of_the_documents_list():
     task = recurrent_task()
     model = recurrent("words_lvt2k", task)
     generator = task.build_generator([model], options(constraints="ordered"))
-    sample = {"id": torch.arange(1), "net_input": inputs(model, make_batch(DOCUMENTS[:1]))}
-    with pytest.raises(NotImplementedError, match="--constraints: a model with --large-vocabulary-trick"):
-        task.inference_step(generator, [model], sample, constraints=torch.tensor([[1, 1, 40, 0]]))
+    documents = [[5, 6, 40], [9, 8]]
+    listed = [model.decoder.candidates(make_batch([document])).words.tolist() for document in documents]
+    assert [40 in words for words in listed] == [True, False]
+    sample = {"id": torch.arange(2), "net_input": inputs(model, make_batch(documents))}
+    constraints = pack_constraints([[torch.tensor([40])], [torch.tensor([8, 9])]])
+    found = task.inference_step(generator, [model], sample, constraints=constraints)
+    assert 40 in found[0][0]["tokens"] and "8, 9" in str(found[1][0]["tokens"].tolist())
+    with pytest.raises(ValueError, match='--constraints: the summary of document 2 of the batch cannot hold "w36"'):
+        task.inference_step(generator, [model], sample, constraints=constraints[:1].expand(2, -1))
 
 
 @pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])

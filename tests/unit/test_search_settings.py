@@ -5,6 +5,7 @@ import math
 from dataclasses import fields, replace
 
 import pytest
+import torch
 from decoding import DICTIONARY, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
@@ -60,7 +61,8 @@ def test_every_option_reaches_the_settings():
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
     for name, value in changed.items():
-        needed = {"stepwise_coverage_penalty": {"coverage_penalty": 1.0}, "unk_penalty": {"allow_unk": True}}
+        needed = {"stepwise_coverage_penalty": {"coverage_penalty": 1.0}, "unk_penalty": {"allow_unk": True},
+                  "nbest": {"beam_size": 2}}  # fmt: skip
         settings = SummaryGenerator(models, DICTIONARY, **{**needed.get(name, {}), name: value}).settings
         assert {**vars(settings), **vars(settings.scoring)}[name] == value, name
 
@@ -107,9 +109,31 @@ def test_what_is_left_to_the_models():
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible or fairseq'),
+        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible, heuristic or fairseq'),
         ({"beam_size": 0}, "--beam 0: choose 1 or more"),
         ({"nbest": 0}, "--nbest 0: choose 1 or more"),
+        ({"nbest": 4, "beam_size": 3}, "--nbest 4: choose at most --beam, which is 3"),
+        ({"min_len": 9, "max_len_b": 4}, "--min-len 9 is more than the longest summary allowed here, 4"),
+        ({"min_len": 101, "max_len_b": 200}, "--min-len 101 is more than the longest summary allowed here, 100"),
+        ({"max_len_b": -1, "min_len": 0}, "--min-len 0 is more than the longest summary allowed here, -1"),
+        ({"match_source_len": True, "exact_length": 3}, "--exact-length and --match-source-len exclude one another"),
+        ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": no summary would end'),
+        ({"search_strategy": search.Sampling(DICTIONARY, 45)}, "--sampling-topk 45: choose 1 to 44, the known words"),
+        ({"search_strategy": search.Sampling(DICTIONARY, -1, 1.5)}, "--sampling-topp 1.5: choose a probability"),
+        (
+            {"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4},
+            "--diverse-beam-groups 3: choose a divisor of --beam, 4",
+        ),
+        (
+            {"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")},
+            '--constraints "any": choose ordered or unordered',
+        ),
+        ({"beam_size": 2.5}, "beam_size 2.5: choose a whole number"),
+        ({"coverage_penalty": "much"}, "coverage_penalty 'much': choose a number"),
+        ({"len_penalty": math.nan}, "len_penalty nan: choose a number"),
+        ({"allow_unk": "no"}, "allow_unk 'no': choose True or False"),
+        ({"length_penalty_type": "log"}, '--length-penalty-type "log": choose avg or wu'),
+        ({"coverage_penalty_type": "sum"}, '--coverage-penalty-type "sum": choose summary or wu'),
         ({"exact_length": -1}, r"--exact-length -1: choose 0 or more \(0: off\)"),
         ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
         ({"copied_positions": True}, "copied_positions: none of the models has a pointer"),
@@ -138,7 +162,15 @@ def test_bad_options_are_refused_in_words(options, message):
 
 def test_options_that_do_not_fit_the_batch_are_refused_in_words(documents):
     with pytest.raises(ValueError, match="--min-len 9 is more than the longest summary allowed here, 4"):
-        generate(SummaryGenerator, [sharpened()], make_sample(documents), {"min_len": 9, "max_len_b": 4})
+        generate(SummaryGenerator, [sharpened()], make_sample([[5, 6, 7]]), {"min_len": 9, "max_len_a": 1.0,
+                                                                             "max_len_b": 0})  # fmt: skip
+    with pytest.raises(
+        ValueError, match="--match-source-len: a document has 120 tokens, and the models have positions"
+    ):
+        generate(SummaryGenerator, [sharpened()], make_sample([[5] * 119]), {"match_source_len": True})
+    with pytest.raises(ValueError, match="--prefix-size: a summary must begin with 3 tokens and has at most 2"):
+        prefix = torch.tensor([[5, 6, 7]])
+        generate(SummaryGenerator, [sharpened()], make_sample([[5]]), {"max_len_b": 2}, prefix_tokens=prefix)
     with pytest.raises(ValueError, match="--infer-dtype bf16: only models of this project"):
         SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, infer_dtype="bf16")
     with pytest.raises(ValueError, match="--coverage-penalty: the model returns no attention"):

@@ -1,0 +1,119 @@
+"""What ``--early-stopping admissible`` costs against ``fairseq``, in steps and hypotheses, on a trained model.
+
+    python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
+
+The model is that of ``scripts/quickstart.sh --steps 600``, which trains it in DIR unless one is there; some minutes. It
+summarises the first documents of the test split under each length penalty and each rule. For each: the decoder's steps
+of a document, the hypotheses it extended, how many documents have a better or a worse best score than by fairseq's
+rule, and the processor's seconds. Steps and hypotheses depend on the model, hardly on the machine.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from bench_focus_attention import machine
+from fairseq import checkpoint_utils
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.search.ensemble import Ensemble
+from fairseq_etads.search.settings import EARLY_STOPPING
+from fairseq_etads.task import SummarizationTask
+
+SCORES = {
+    "avg 1": {},
+    "wu 0.9": {"length_penalty_type": "wu", "len_penalty": 0.9},
+    "wu 0.9, coverage 1": {"length_penalty_type": "wu", "len_penalty": 0.9, "coverage_penalty": 1.0},
+}
+LONGEST = (30, 99)
+BEAM, BATCH = 5, 10
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def trained(work, steps):
+    """Directory of the data and path of a checkpoint; quickstart.sh makes both if they are not there."""
+    checkpoint = work / "checkpoints" / "checkpoint_best.pt"
+    if not checkpoint.exists():
+        limits = ["--steps", str(steps), "--minutes", "60"]
+        subprocess.run([ROOT / "scripts" / "quickstart.sh", "--no-install", "--out", work, *limits], check=True)
+    return work / "prepared" / "bin", checkpoint
+
+
+def batches(data, checkpoint, documents):
+    """The model, its dictionary, and the first documents of the test split in batches."""
+    cfg = SummarizationConfig(data=str(data))
+    cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
+    task = SummarizationTask.setup_task(cfg)
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(checkpoint)], task=task)
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    items = [dataset[number] for number in range(documents)]
+    found = [dataset.collater(items[start : start + BATCH]) for start in range(0, documents, BATCH)]
+    return model, task.target_dictionary, found
+
+
+def measure(model, dictionary, samples, **options):
+    """Best scores by document, and the work done for them."""
+    generator = SummaryGenerator([model], dictionary, BEAM, **options)
+    generator.generate(None, samples[0])  # packs the weights
+    steps = hypotheses = 0
+    plain = Ensemble.step
+
+    def counted(self, tokens, first):
+        nonlocal steps, hypotheses
+        steps += len(tokens)
+        hypotheses += len(tokens) * (1 if first else tokens.shape[1])
+        return plain(self, tokens, first)
+
+    Ensemble.step = counted
+    began = time.process_time()
+    scores = {
+        int(number): float(row[0]["score"])
+        for sample in samples
+        for number, row in zip(sample["id"], generator.generate(None, sample))
+    }
+    seconds = time.process_time() - began
+    Ensemble.step = plain
+    return scores, {"steps": steps / len(scores), "hypotheses": hypotheses / len(scores), "seconds": seconds}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_stopping")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "stopping.json")
+    parser.add_argument("--documents", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=600, help="of training")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    model, dictionary, samples = batches(*trained(args.work, args.steps), args.documents)
+    rows = []
+    for longest in LONGEST:
+        for name, scoring in SCORES.items():
+            base = None
+            for rule in reversed(EARLY_STOPPING):
+                options = {"max_len_b": longest, "early_stopping": rule, **scoring}
+                scores, work = measure(model, dictionary, samples, **options)
+                base = scores if base is None else base
+                better = sum(scores[number] > base[number] + 1e-4 for number in base)
+                worse = sum(scores[number] < base[number] - 1e-4 for number in base)
+                mean = sum(scores.values()) / len(scores)
+                row = {"score": name, "longest": longest, "early_stopping": rule, "mean_score": mean, **work}
+                rows.append({**row, "better": better, "worse": worse})
+                print(json.dumps({key: round(x, 3) if isinstance(x, float) else x for key, x in rows[-1].items()}))
+    report = {
+        "machine": machine(),
+        "documents": args.documents,
+        "beam": BEAM,
+        "training_steps": args.steps,
+        "rows": rows,
+    }
+    args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

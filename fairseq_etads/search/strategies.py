@@ -1,0 +1,131 @@
+"""fairseq's search classes (sampling, diverse beams, allowed and required words) as the search uses them.
+
+They keep a state, fail on numbers that do not fit, and are meant for ids of the dictionary, while the search works with
+extended ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, by :func:`for_one_search`.
+"""
+
+import copy
+from typing import Any, Iterable, List, Optional
+
+import torch
+from fairseq import search as fairseq_search
+from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
+from torch import Tensor
+
+from ..vocabulary.output import OutputVocabulary
+from .penalties import check_choice
+from .settings import SpecialTokens
+
+CONSTRAINTS = ("ordered", "unordered")
+
+
+def check_strategy(strategy: Any, beam: int, words: int) -> None:
+    """Raise ValueError for numbers with which one of fairseq's search classes fails.
+
+    Args:
+        beam: ``--beam``. words: V.
+    """
+    if isinstance(strategy, fairseq_search.Sampling):
+        if strategy.sampling_topk > words:
+            raise ValueError(f"--sampling-topk {strategy.sampling_topk}: choose 1 to {words}, the known words")
+        if not strategy.sampling_topp <= 1:
+            raise ValueError(f"--sampling-topp {strategy.sampling_topp}: choose a probability of at most 1")
+    elif isinstance(strategy, fairseq_search.DiverseBeamSearch):
+        if beam % strategy.num_groups:
+            raise ValueError(f"--diverse-beam-groups {strategy.num_groups}: choose a divisor of --beam, {beam}")
+    elif isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch):
+        check_choice("--constraints", strategy.representation, CONSTRAINTS)
+
+
+def widest_beam(strategy: Any, beam: int, width: int) -> int:
+    """The widest beam, up to ``beam``, with which the strategy finds enough words among V + K = ``width``."""
+    beam = min(beam, width - 1)  # the padding symbol is never chosen
+    if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
+        beam = min(beam, (width - 1) // 2)  # these two ask for twice as many words of a single hypothesis
+    if isinstance(strategy, fairseq_search.DiverseBeamSearch):
+        beam -= beam % strategy.num_groups
+    return max(1, beam)
+
+
+def for_one_search(strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int]) -> Any:
+    """A copy of the strategy with a state of its own, which numbers documents by their rows in the batch.
+
+    Args:
+        vocabulary: of the search; None: ids are the dictionary's.
+        ids: the documents' numbers, by which ``prefix_allowed_tokens_fn`` knows them.
+    """
+    strategy = copy.copy(strategy)
+    if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
+        strategy.prefix_allowed_tokens_fn = _AllowedWords(strategy.prefix_allowed_tokens_fn, vocabulary, list(ids))
+    if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
+        slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
+        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # more than any extended id
+    return strategy
+
+
+class _AllowedWords:
+    """A ``prefix_allowed_tokens_fn`` that is asked and answers with extended ids, and knows documents by their rows.
+
+    Args:
+        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Those that
+            the document's summary cannot hold are left out.
+    """
+
+    def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
+        self.function, self.vocabulary, self.ids = function, vocabulary, ids
+
+    def __call__(self, row: int, words: Tensor) -> List[int]:
+        if self.vocabulary is None:
+            return list(self.function(self.ids[row], words))
+        allowed = self.function(self.ids[row], self.vocabulary.dictionary_ids(words, row))
+        found = torch.tensor([int(word) for word in allowed], dtype=torch.long, device=words.device)
+        return self.vocabulary.own_words(found, row).tolist()
+
+
+def extended_constraints(
+    constraints: Optional[Tensor],
+    strategy: Any,
+    vocabulary: Optional[OutputVocabulary],
+    dictionary: Any,
+    special: SpecialTokens,
+    longest: int,
+    unknown_allowed: bool,
+) -> Optional[Tensor]:
+    """Packed constraints with ids of the dictionary -> with extended ids; None if the strategy has none.
+
+    Args:
+        constraints: (B, n) or None. longest: most tokens of a summary before the end symbol.
+        unknown_allowed: whether the unknown word may be written.
+
+    Raises:
+        NotImplementedError: the strategy does not support constraints.
+        ValueError: it needs some, or no summary can meet those of a document.
+    """
+    if not getattr(strategy, "supports_constraints", False):
+        if constraints is not None:
+            raise NotImplementedError(f"{type(strategy).__name__} does not support constraints on the summary")
+        return None
+    if constraints is None:
+        raise ValueError("--constraints: there are none; fairseq-interactive reads them, behind a tab in each line")
+    extended = []
+    for row, packed in enumerate(constraints):
+        phrases = [phrase.long() for phrase in unpack_constraints(packed)]
+        count = sum(map(len, phrases))
+        if count > longest:
+            raise ValueError(
+                f"--constraints: document {row + 1} of the batch must use {count} tokens, and a summary has at most "
+                f"{longest} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+            )
+        never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
+        own = []
+        for phrase in phrases:
+            ids = phrase if vocabulary is None else vocabulary.own_words(phrase, row)
+            if len(ids) < len(phrase) or never & set(phrase.tolist()):
+                raise ValueError(
+                    f'--constraints: the summary of document {row + 1} of the batch cannot hold "'
+                    f'{" ".join(dictionary[word] for word in phrase.tolist())}": a token must be one of the words that '
+                    "the model can write or copy for this document"
+                )
+            own.append(ids)
+        extended.append(own)
+    return pack_constraints(extended).to(constraints)

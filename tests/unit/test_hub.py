@@ -1,0 +1,147 @@
+"""Options given to a single call, as fairseq's hub interface takes them, and wrong values wherever they are given."""
+
+import argparse
+
+import pytest
+import torch
+from decoding import sharpened
+from fairseq import options as fairseq_options
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.hub_utils import GeneratorHubInterface
+from helpers import make_task
+from omegaconf import OmegaConf
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.search.settings import SearchSettings
+
+TEXTS = ["w1 w2 w3 rare7", "w9 w8", "w5 w6 w7 w20 w21 w22 w23"]
+
+
+@pytest.fixture
+def hub():
+    """A small model's hub interface; what each call decoded with is in ``hub.settings``."""
+    task = make_task(tail=30)
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.task, cfg.tokenizer, cfg.bpe = None, None, None
+    cfg.dataset.batch_size = 2
+    hub = GeneratorHubInterface(cfg, task, [sharpened(task=task, pointer="soft")])
+    build = task.build_generator
+
+    def recorded(*args, **kwargs):
+        generator = build(*args, **kwargs)
+        hub.settings = getattr(generator, "settings", None)
+        return generator
+
+    task.build_generator = recorded
+    return hub
+
+
+PER_CALL = {
+    "coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
+    "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
+    "early_stopping": "admissible", "infer_dtype": "int8", "allow_unk": True, "max_len": 9, "nbest": 2,
+    "tokens_to_suppress": ["w5"], "keep_attention": True, "print_alignment": "hard", "replace_unk": True,
+    "copied_positions": True,
+}  # fmt: skip
+FAIRSEQS = {
+    "max_len_a": 0.5, "max_len_b": 9, "min_len": 2, "temperature": 1.5, "no_repeat_ngram_size": 2,
+    "match_source_len": True,
+}  # fmt: skip
+
+
+def test_every_option_is_taken_from_the_call(hub):
+    renamed = {"beam_size", "len_penalty", "unk_penalty", "normalize_scores", "lm_weight"}
+    assert {*PER_CALL, *FAIRSEQS, *renamed} == set(SearchSettings.option_names())
+    for name, value in {**PER_CALL, **FAIRSEQS}.items():
+        needed = {"coverage_penalty": 1.0} if name == "stepwise_coverage_penalty" else {}
+        assert all(hub.translate(TEXTS, beam=2, max_len_b=6, **{**needed, name: value}) if name != "max_len_b" else
+                   hub.translate(TEXTS, beam=2, max_len_b=value))  # fmt: skip
+        found = {**vars(hub.settings), **vars(hub.settings.scoring)}[name]
+        value = tuple(value.split()) if name == "ngram_ignore_tokens" else value
+        assert found == (tuple(value) if isinstance(value, list) else value), name
+    hub.translate(TEXTS, beam=3, lenpen=0.7, unkpen=0.1, unnormalized=True, allow_unk=True, replace_unknown=True)
+    assert (hub.settings.beam_size, hub.settings.unk_penalty, hub.settings.replace_unk) == (3, 0.1, True)
+    assert (hub.settings.scoring.len_penalty, hub.settings.scoring.normalize_scores) == (0.7, False)
+
+
+def test_a_call_overrides_the_task_and_leaves_it_as_it_is(hub):
+    hub.task.cfg.exact_length = 3
+    assert [len(text.split()) for text in hub.translate(TEXTS, exact_length=6)] == [6, 6, 6]
+    assert [len(text.split()) for text in hub.translate(TEXTS)] == [3, 3, 3]
+    assert [len(text.split()) for text in hub.translate(TEXTS, exact_length=0, max_len_b=2, min_len=2)] == [2, 2, 2]
+
+
+def test_several_hypotheses_and_documents_without_words(hub):
+    tokens = [hub.encode(text) for text in [TEXTS[0], "", TEXTS[1]]]
+    found = hub.generate(tokens, beam=4, nbest=3, max_len_b=6)
+    assert [len(row) for row in found] == [4, 1, 4] and hub.settings.nbest == 3
+    assert [hub.decode(row[0]["tokens"]) for row in found] == hub.translate([TEXTS[0], "", TEXTS[1]], 4, max_len_b=6)
+    assert hub.decode(found[1][0]["tokens"]) == ""
+    assert hub.translate(TEXTS[0], beam=1, max_len_b=6) == hub.translate(TEXTS, beam=1, max_len_b=6)[0]
+
+
+def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub):
+    with pytest.raises(ValueError, match="there is no option converage_penalty of decoding; choose of ") as error:
+        hub.translate(TEXTS, converage_penalty=1.0)
+    listed = str(error.value).partition("choose of ")[2].split(", ")
+    assert {*PER_CALL, *FAIRSEQS, "beam", "lenpen", "unkpen", "unnormalized", "sampling", "constraints"} <= set(listed)
+    with pytest.raises(ValueError, match="no option beam_size"):
+        hub.translate(TEXTS, beam_size=3)
+
+
+CHOICES = {
+    "early_stopping": ["admissible", "heuristic", "fairseq"],
+    "infer_dtype": ["fp32", "bf16", "int8"],
+    "coverage_penalty_type": ["summary", "wu"],
+    "length_penalty_type": ["avg", "wu"],
+    "print_alignment": ["hard", "soft"],
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_bogus_choice_is_refused_with_the_choices_wherever_it_is_given(hub, name, capsys):
+    bogus = {name: "bogus"}
+    flag = "--" + name.replace("_", "-")
+    for refused in (
+        lambda: hub.translate(TEXTS, **bogus),
+        lambda: SearchSettings.of(**bogus),
+        lambda: SummaryGenerator(list(hub.models), hub.tgt_dict, **bogus),
+    ):
+        with pytest.raises(ValueError) as error:
+            refused()
+        assert all(choice in str(error.value) for choice in [*CHOICES[name], "bogus"])
+    with pytest.raises(SystemExit):
+        parser = fairseq_options.get_generation_parser(default_task="summarization")
+        fairseq_options.parse_args_and_arch(parser, ["DATA", "--path", "model.pt", flag, "bogus"])
+    message = capsys.readouterr().err
+    assert flag in message and all(choice in message for choice in [*CHOICES[name], "bogus"])
+
+
+def test_all_options_with_choices_are_among_these():
+    parser = argparse.ArgumentParser()
+    from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+    gen_parser_from_dataclass(parser, SummarizationConfig())
+    found = {action.dest for action in parser._actions if action.choices}
+    assert found - {"eval_rouge_post_process", "dataset_impl"} == set(CHOICES) - {"print_alignment"}
+
+
+def test_what_would_have_no_effect_is_refused(hub):
+    with pytest.raises(ValueError, match="--lm-path: fairseq-generate alone reads it"):
+        hub.translate(TEXTS, lm_path="lm.pt")
+    with pytest.raises(ValueError, match="prefix_allowed_tokens_fn does not go with Sampling"):
+        hub.generate([hub.encode(TEXTS[0])], sampling=True, prefix_allowed_tokens_fn=lambda *_: [5])
+    with pytest.raises(ValueError, match="--score-reference: there are no references"):
+        hub.score(TEXTS)
+    with pytest.raises(ValueError, match="--constraints: there are none"):
+        hub.translate(TEXTS, constraints="ordered")
+
+
+def test_an_empty_list_of_texts(hub):
+    assert hub.translate([]) == []
+    assert hub.task.inference_step(
+        hub.task.build_generator(list(hub.models), hub.cfg.generation),
+        list(hub.models),
+        {"id": torch.empty(0, dtype=torch.long), "net_input": {"src_tokens": torch.empty(0, 3, dtype=torch.long)}},
+    ) == []  # fmt: skip

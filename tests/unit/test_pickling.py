@@ -1,0 +1,98 @@
+"""Tasks, models, generators and settings go to other processes, and decode there as they did here."""
+
+import copy
+import multiprocessing
+import pickle
+
+import pytest
+import torch
+from decoding import DICTIONARY, make_sample, sharpened
+from fairseq import search
+from helpers import make_task
+from recurrent import recurrent, recurrent_task
+from scripted import scripted_language_model, scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.models.rnn import RecurrentModel
+from fairseq_etads.models.transformer_options import PRESETS
+
+DOCUMENTS = [[5, 6, 7, 50], [9, 8], [], [51, 10, 52, 11, 50]]
+
+
+class Options:
+    """What fairseq's commands hand to build_generator, in part."""
+
+    beam, nbest, max_len_b, score_reference, print_alignment = 3, 2, 8, False, None
+
+
+def used(task, model, **settings):
+    """A generator of the task that has already decoded, so that it holds packed weights."""
+    generator = task.build_generator([model], Options(), extra_gen_cls_kwargs=settings)
+    decode(task, generator)
+    return generator
+
+
+def decode(task, generator):
+    """Tokens and scores of the documents."""
+    found = task.inference_step(generator, generator.models, make_sample(DOCUMENTS))
+    return [[(h["tokens"].tolist(), h["score"].item()) for h in row] for row in found]
+
+
+def test_everything_goes_through_a_process_that_is_spawned():
+    task = make_task(tail=30, coverage_penalty=0.3)
+    model = sharpened(task=task, pointer="switch")
+    model.make_generation_fast_()  # as fairseq's commands do
+    generator = used(task, model, infer_dtype="int8")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.settings])
+    assert there == [decode(task, generator)]
+    assert settings == [generator.settings]
+
+
+@pytest.mark.parametrize("infer_dtype", [None, "bf16"])
+@pytest.mark.parametrize("again", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy], ids=["pickle", "deepcopy"])
+@pytest.mark.parametrize("arch", [*sorted(PRESETS), "words_lvt2k"])
+def test_a_round_trip_changes_no_token(arch, again, infer_dtype):
+    if arch in PRESETS:
+        task = make_task(tail=30)
+        model = sharpened(arch, task=task)
+    else:
+        task = recurrent_task()
+        model = recurrent(arch, task)
+        assert isinstance(model, RecurrentModel)
+    generator = used(task, model, infer_dtype=infer_dtype)
+    task_again, generator_again = again((task, generator))
+    assert generator_again.models[0] is not model
+    assert type(generator_again.models[0]) is type(model)
+    assert decode(task_again, generator_again) == decode(task, generator)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [search.Sampling(DICTIONARY, 5), search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
+     search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0)],
+    ids=lambda strategy: type(strategy).__name__,
+)  # fmt: skip
+def test_generators_with_other_searches_and_models_of_others(strategy):
+    model = scripted_model(DICTIONARY)
+    language_model = scripted_language_model(DICTIONARY)
+    generator = SummaryGenerator([model], DICTIONARY, 4, max_len_b=9, search_strategy=strategy, lm_model=language_model)
+    sample = make_sample([[5, 6, 7], [9, 8]])
+    found = []
+    for each in (generator, pickle.loads(pickle.dumps(generator)), copy.deepcopy(generator)):
+        torch.manual_seed(0)
+        found.append([[h["tokens"].tolist() for h in row] for row in each.generate(None, sample)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_task_is_pickled_without_its_iterators():
+    task = make_task()
+    dataset = task.build_dataset_for_inference([torch.tensor([5, 6, 2])], [3])
+    task.datasets["test"] = dataset
+    iterator = task.get_batch_iterator(dataset, max_tokens=50)
+    next(iterator.next_epoch_itr(shuffle=False))
+    assert task.dataset_to_epoch_iter, "nothing is shown"
+    again = pickle.loads(pickle.dumps(task))
+    assert [len(each.dataset("test")) for each in (task, again)] == [1, 1]
+    assert task.dataset_to_epoch_iter and not again.dataset_to_epoch_iter
+    assert again.source_dictionary is again.target_dictionary, "as it was"

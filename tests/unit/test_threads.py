@@ -1,0 +1,140 @@
+"""Several threads decode with one generator, and with what it is made of: each gets what it would have got alone."""
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from decoding import DICTIONARY, make_sample, sharpened
+from fairseq import search
+from fairseq.token_generation_constraints import pack_constraints
+from helpers import make_task
+from scripted import scripted_model
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search import inference
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+THREADS = 8
+BATCHES = [
+    [[5 + (7 * batch + 3 * row + place) % 38 for place in range(2 + (batch + row) % 9)] for row in range(1 + batch % 4)]
+    for batch in range(24)
+]
+
+
+@pytest.fixture(autouse=True)
+def hasty_threads():
+    """Let Python change threads much more often than every 5 ms, so that a race is lost within a few batches."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def in_threads(function, items):
+    """What the function returns for each item, all threads beginning together."""
+    started = threading.Barrier(THREADS)
+    with ThreadPoolExecutor(THREADS, initializer=started.wait) as pool:
+        return list(pool.map(function, items))
+
+
+def tokens(results):
+    return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in results]
+
+
+STRATEGIES = {
+    "beam": lambda: None,
+    "diverse": lambda: search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
+    "length": lambda: search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0),
+    "required": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, "unordered"),
+}
+
+
+@pytest.mark.parametrize("infer_dtype", [None, "int8"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_generator_is_shared(strategy, infer_dtype):
+    if infer_dtype and strategy != "beam":
+        pytest.skip("the format does not concern the strategy")
+    options = {"search_strategy": STRATEGIES[strategy](), "match_source_len": strategy == "length"}
+    generator = SummaryGenerator([sharpened()], DICTIONARY, 4, max_len_b=12, infer_dtype=infer_dtype, **options)
+
+    def summarise(documents):
+        constraints = None
+        if strategy == "required":
+            constraints = pack_constraints([[torch.tensor([document[-1] % 30 + 5])] for document in documents])
+        return tokens(generator.generate(None, make_sample(documents), constraints=constraints))
+
+    alone = [summarise(documents) for documents in BATCHES]
+    assert in_threads(summarise, BATCHES) == alone
+
+
+def test_threads_make_and_use_one_copy_of_the_weights(monkeypatch):
+    made = []
+    make = inference._inference_copy
+    monkeypatch.setattr(inference, "_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
+    generator = SummaryGenerator([sharpened()], DICTIONARY, 2, max_len_b=3)
+    in_threads(lambda documents: generator.generate(None, make_sample(documents)), BATCHES[:THREADS])
+    assert len(made) == 1
+
+
+def test_a_model_goes_back_to_training_after_the_last_search(documents):
+    """With dropout; a search that ends must not change the mode under one that goes on."""
+    model = scripted_model(DICTIONARY)
+    model.train()
+    modes = []
+    forward = model.decoder.forward
+    model.decoder.forward = lambda *a, **k: modes.append(model.decoder.training) or forward(*a, **k)
+
+    def summarise(longest):
+        SummaryGenerator([model], DICTIONARY, 2, max_len_b=longest).generate(None, make_sample(documents))
+
+    in_threads(summarise, [1, 30] * THREADS)
+    assert not any(modes)
+    assert all(module.training for module in model.modules())
+
+
+def test_scoring_references_does_not_change_how_switches_decide_elsewhere():
+    """A switch pointer mixes while references are scored; a search at the same time must not."""
+    task = make_task(tail=30)
+    model = sharpened(task=task, pointer="switch")
+    documents = [[5, 50, 6, 51], [9, 52]]
+    sample = make_sample(documents)
+    inputs = {**sample["net_input"], "prev_output_tokens": torch.tensor([[2, 5], [2, 50]])}
+    target = torch.tensor([[5, 2], [50, 2]])
+
+    class Options:
+        beam, nbest, score_reference, print_alignment = 2, 1, True, None
+
+    scorer = task.build_generator([model], Options())
+
+    def run(kind):
+        if kind == "score":
+            batch = {"net_input": inputs, "target": target, "id": torch.arange(2)}
+            return [row[0]["positional_scores"].tolist() for row in task.inference_step(scorer, [model], batch)]
+        generator = SummaryGenerator([model], task.target_dictionary, 2, max_len_b=6)
+        return [row[0]["positional_scores"].tolist() for row in generator.generate(None, sample)]
+
+    kinds = ["score", "search"] * 2 * THREADS
+    expected = {kind: run(kind) for kind in ("score", "search")}
+    for kind, found in zip(kinds, in_threads(run, kinds)):
+        assert found == expected[kind], kind
+
+
+class SlowList(list):
+    """A list in which other threads get their turn between the length and the next entry."""
+
+    def append(self, item):
+        time.sleep(1e-5)
+        super().append(item)
+
+
+def test_a_dictionary_grows_by_each_word_once():
+    dictionary = SummarizationDictionary()
+    dictionary.grows = True
+    dictionary.symbols = SlowList(dictionary.symbols)
+    lines = [" ".join(f"word{(7 * line + place) % 500}" for place in range(60)) for line in range(64)]
+    encoded = in_threads(lambda line: dictionary.encode_line(line, add_if_not_exist=False).tolist(), lines)
+    assert [dictionary.string(torch.tensor(ids)) for ids in encoded] == lines
+    assert len(dictionary.symbols) == len(set(dictionary.symbols)) == len(dictionary.count) == len(dictionary.indices)
