@@ -1,15 +1,13 @@
 """Work shared among processes: results in order, errors as they were raised, slow imports done once for all."""
 
-import contextlib
 import itertools
 import multiprocessing
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.processes import lost_processes_reported
 
 CHUNK = 64
 """Items that go to a process at a time."""
@@ -31,22 +29,13 @@ def _processes(preload: Sequence[str]) -> Any:
     return context
 
 
-@contextlib.contextmanager
-def _lost_processes_reported() -> Iterator[None]:
-    """Raise InputError where a process of a pool was killed."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
-
-
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that needs the plugin in a process of its own; what it raises is raised here.
 
     Args:
         function: defined at the top level of a module, so that the process finds it.
     """
-    with _lost_processes_reported(), ProcessPoolExecutor(1, _processes([PLUGIN])) as pool:
+    with lost_processes_reported(), ProcessPoolExecutor(1, _processes([PLUGIN])) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -104,7 +93,7 @@ def ordered_map(
         for chunk in itertools.chain(first, chunks):
             yield from function(chunk)
         return
-    with _lost_processes_reported(), ProcessPoolExecutor(
+    with lost_processes_reported(), ProcessPoolExecutor(
         max(1, jobs), _processes(preload), _start_worker, (start, arguments)
     ) as pool:
         pending: Deque[Future] = deque()

@@ -34,3 +34,9 @@ def broken(items):
 
 def killed(items):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at_seventy(item):
+    if item == 70:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item

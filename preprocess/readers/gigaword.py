@@ -87,6 +87,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         return common
 
     def parse(self, item: Item) -> Document:
+        self.check_utf8(item[2], *item[3])
         source, *targets = (_normalised(line) for line in (item[2], *item[3]))
         if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
             reason = filter_reason(source.split(), targets[0].split())
