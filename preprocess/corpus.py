@@ -23,7 +23,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 from .command import errors_in_one_line, printable
 from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
 from .documents import SPLITTER_MODULES, WARNINGS, BadDocument, Document, DocumentLines, LineOptions, Unfit, make_lines
-from .files import SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
+from .files import ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .overlap import overlap
 from .processes import ordered_map
 from .readers import READERS, Reader
@@ -121,12 +121,18 @@ class SplitWriter:
     Args:
         stack: closes the files, which appear under their names then.
         train_references: "first" or "all", as in --train-references.
+        keep_original: write SPLIT.source.original too, as in --keep-original.
     """
 
-    def __init__(self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str):
+    def __init__(
+        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, keep_original: bool = False
+    ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
         self.source = stack.enter_context(atomic_writer(out / f"{split}.source"))
+        self.original = (
+            stack.enter_context(atomic_writer(out / f"{split}.source.{ORIGINAL}")) if keep_original else None
+        )
         self.targets: List[TextIO] = [stack.enter_context(atomic_writer(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
@@ -148,17 +154,19 @@ class SplitWriter:
                 self.named_dropped.append(f"{where}: {made.dropped}")
             return
         if self.split != "train":
-            self._write_line(made.source, made.targets)
+            self._write_line(made, made.targets)
             return
         # a training pair has one summary
         used = made.targets if self.uses_all_references else made.targets[:1]
         for target in used:
-            self._write_line(made.source, [target])
+            self._write_line(made, [target])
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
-    def _write_line(self, source: str, targets: List[str]) -> None:
+    def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """One line of every file; a file of further references begins with empty lines for the documents before."""
-        self.source.write(source + "\n")
+        self.source.write(made.source + "\n")
+        if self.original:
+            self.original.write(made.original + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
             file = self.stack.enter_context(atomic_writer(path))
@@ -168,7 +176,7 @@ class SplitWriter:
         for number, file in enumerate(self.targets):
             file.write((targets[number] if number < len(targets) else "") + "\n")
         self.lines += 1
-        self.lengths["source"].add(source)
+        self.lengths["source"].add(made.source)
         self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
@@ -198,7 +206,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     total = reader.total(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        writer = SplitWriter(args.out, split, stack, args.train_references)
+        writer = SplitWriter(args.out, split, stack, args.train_references, bool(getattr(args, "keep_original", False)))
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
@@ -298,7 +306,8 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             continue
         about = write_split(reader, split, args)
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
-        made = [name for name in names if name == f"{split}.source" or name.startswith(f"{split}.target")]
+        sources = (f"{split}.source", f"{split}.source.{ORIGINAL}")
+        made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
         about["files"] = {name: checksum(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)

@@ -63,13 +63,15 @@ class Unfit(BadDocument):
 class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
-    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences.
+    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original`` is the source
+    before the reader lower-cased it and masked its digits, with the same words between white space, if it is wanted.
     """
 
     source: Sequence[str]
     targets: Sequence[Sequence[str]]
     source_in_sentences: bool = False
     targets_in_sentences: bool = False
+    original: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,13 @@ class LineOptions:
 class DocumentLines:
     """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
 
+    ``original`` is the source line as it was before it was lower-cased, if that is wanted.
     ``warnings`` counts what was left in the text and may be there by mistake, by the keys of WARNINGS.
     """
 
     source: str = ""
     targets: List[str] = field(default_factory=list)
+    original: str = ""
     dropped: str = ""
     counts: Counter = field(default_factory=Counter)
     warnings: Counter = field(default_factory=Counter)
@@ -206,6 +210,7 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     made = DocumentLines()
     sentences = _sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join(_lead(sentences, options, made.counts))
+    made.original = _original(made.source, sentences, document.original)
     in_sentences = document.targets_in_sentences
     targets = [_join(_sentences(pieces, in_sentences, options, made)) for pieces in document.targets] or [""]
     made.targets = [target for target in targets if target] or [""]
@@ -213,6 +218,15 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     if not options.keep_empty:
         made.dropped = "empty source" if not made.source else "empty target" if not made.targets[0] else ""
     return made
+
+
+def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
+    """The source line with the words of ``original``; the line itself if the sentences have not as many words."""
+    words = clean(" ".join(original), Counter()).split()
+    if len(words) != sum(len(sentence.split()) for sentence in sentences):
+        return line
+    remaining = iter(words)  # the line may have been cut at its end
+    return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:

@@ -130,3 +130,13 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
                 if path.is_file():
                     return path
     return None
+
+
+def add_keep_original(parser: argparse.ArgumentParser) -> None:
+    """Add the option --keep-original of corpora that are lower-cased and whose digits are masked."""
+    parser.add_argument(
+        "--keep-original",
+        action="store_true",
+        help="also write SPLIT.source.original, the documents in their case and with their digits, from which "
+        "etads-prepare --spacy-model then makes its tags",
+    )
