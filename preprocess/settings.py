@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import WORD_KINDS
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
 FACTORS = ("pos", "ner", "tf", "idf")
@@ -82,6 +83,29 @@ class Settings:
                 "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
                 "choose ptb or spaces, or --spacy-model"
             )
+
+    @classmethod
+    def from_record(cls, record: Any) -> "Settings":
+        """The settings that :meth:`record` wrote.
+
+        Raises:
+            ValueError: it is no such record; says which name or value is wrong.
+        """
+        if not isinstance(record, dict):
+            raise ValueError("settings is not an object")
+        defaults = asdict(cls())
+        for name, value in record.items():
+            if name not in defaults:
+                raise ValueError(f"unknown setting {name[:40]!r}")
+            if type(value) is not type(defaults[name]):
+                raise ValueError(f"{name} is of type {type(value).__name__}, not {type(defaults[name]).__name__}")
+        for name, choices in (("tokens", TOKENS), ("words", ("", *WORD_KINDS))):
+            if record.get(name, choices[0]) not in choices:
+                raise ValueError(f"{name} is {record[name][:40]!r}, not one of {', '.join(filter(None, choices))}")
+        unknown = [value for value in record.get("factors", []) if value not in FACTORS]
+        if unknown:
+            raise ValueError(f"factors has {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
+        return cls(**record)
 
     def record(self) -> Dict[str, Any]:
         """What prepare.json says: the first three settings, and all others that are not at their defaults."""
