@@ -44,7 +44,7 @@ need_prepared() {
 
 # supervise COMMAND...: run it, and end it if this script is ended; bash by itself would leave it running.
 supervise() {
-    "$@" &
+    "$@" <&0 &  # bash would give it no standard input
     local child=$! status=0
     # shellcheck disable=SC2064  # the child's number is wanted now
     trap "kill -TERM $child 2>/dev/null; wait $child 2>/dev/null; exit 143" TERM INT HUP

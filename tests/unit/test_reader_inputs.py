@@ -283,10 +283,9 @@ def test_json_lines_are_read_as_the_json_module_reads_them_or_refused(tmp_path, 
     text = utf8(content)
     expected = None if text is None else simple_json(text.split("\n"))
     found = corpus(tmp_path, "table", "--train", path, "--no-sentences")
-    check(found, pairs_of(expected or []), f"{path}, line ", f"{path}: empty")
+    check(found, pairs_of(expected or []), str(path))
     if expected is None:
-        names = {key.strip().lower() for key in re.findall(r'"([^"]*)"\s*:', text or "")}
-        assert found[1] is None or not {"source", "target"} <= set(re.findall(r'"(\w+)"\s*:', text)), (found, names)
+        assert found[1] is None or not {"source", "target"} <= set(re.findall(r'"(\w+)"\s*:', text)), found
 
 
 @many
