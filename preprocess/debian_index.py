@@ -80,15 +80,19 @@ def clean(text: str) -> Tuple[str, int]:
 
     Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
     """
-    text = " ".join(unicodedata.normalize("NFC", text).split())
-    return neutralise_marks(_INVISIBLE.sub("", _CONTROL.sub("", text)))
+    return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
+
+
+def _visible(text: str) -> str:
+    """The text without control characters and invisible ones."""
+    return _INVISIBLE.sub("", _CONTROL.sub("", text))
 
 
 def count_changes(text: str) -> Counter:
     """How often :func:`clean` changes what a text holds, and how often the text has what may be there by mistake."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
-    counts["literal <q> neutralised"] = neutralise_marks(text)[1] if "<" in text else 0
+    counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
     if not text.isascii():
         counts["invisible characters removed"] = len(_INVISIBLE.findall(text))
         counts["descriptions put into Unicode's form NFC"] = int(unicodedata.normalize("NFC", text) != text)

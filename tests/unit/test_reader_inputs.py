@@ -3,149 +3,47 @@
 ETADS_EXAMPLES says how many inputs each reader gets: 100 by default, 2,000 for scripts/torture.sh.
 """
 
-import bz2
-import contextlib
 import csv
-import gzip
 import hashlib
 import io
 import json
-import lzma
 import os
 import re
-from collections import Counter
 
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
 from etads_preprocess.debian_index import decode, parse_stanzas, split_description
-from etads_preprocess.documents import clean
 from etads_preprocess.factors import FactorValues
 from etads_preprocess.prepare import _settings_of
 from etads_preprocess.settings import Settings
-from hypothesis import HealthCheck, Phase, given, settings
+from generated import (
+    CELL,
+    COMPRESSORS,
+    JSON,
+    LINE,
+    LINES,
+    PAIRS,
+    VALUE,
+    WORDS,
+    check,
+    corpus,
+    damaged,
+    error_of,
+    many,
+    pairs_of,
+    simple_csv,
+    simple_json,
+    utf8,
+    without_lone_cr,
+)
+from hypothesis import given
 
 from fairseq_etads.data.factors import load_factor_dictionaries
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.text.files import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
-
-EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "100"))
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-
-AWKWARD = st.sampled_from(
-    [
-        "\0",
-        "\r",
-        "\n",
-        "\r\n",
-        "\t",
-        ",",
-        ";",
-        "|",
-        '"',
-        '""',
-        "'",
-        "\\",
-        "\ufeff",
-        "\u2028",
-        "\x85",
-        "\x0b",
-        "\x1c",
-        "<q>",
-    ]
-    + [
-        "<Q>",
-        "<b>",
-        "&amp;",
-        "\u200b",
-        "\u200d",
-        "\u202e",
-        "e\u0301",
-        "\U0001f600",
-        "@highlight",
-        "@entity1",
-        " ",
-        "  ",
-    ]
-)
-WORDS = st.sampled_from(["a", "Library", "no.", "7", "don't", "Übung", "。", "x" * 300])
-PIECES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec="utf-8")), max_size=8)
-CELL = PIECES.map("".join)
-"""Text that a file can hold, also of several lines."""
-SURROGATES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec=None)), max_size=8).map("".join)
-LINE = CELL.map(lambda text: re.sub("[\r\n]", " ", text))
-PAIRS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5)
-LINES = st.lists(st.tuples(LINE, LINE), min_size=1, max_size=5)
-JUNK = st.one_of(
-    st.binary(max_size=6), st.sampled_from([b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xef\xbb\xbf", b"\r", b'"', b"\0"])
-)
-
-
-@st.composite
-def damaged(draw, content):
-    """The content with bytes cut out, put in or left out at the end."""
-    start = draw(st.integers(0, len(content)))
-    kind = draw(st.sampled_from(["cut", "put in", "end"]))
-    if kind == "end":
-        return content[:start]
-    end = min(len(content), start + draw(st.integers(0, 9))) if kind == "cut" else start
-    return content[:start] + draw(JUNK) + content[end:]
-
-
-def lines_of(text):
-    """The clean lines of a text."""
-    return [line for line in (clean(line, Counter()) for line in text.replace("\r\n", "\n").split("\n")) if line]
-
-
-def pairs_of(records):
-    """What should be written of (document, summary): sentences with marks, none without either side."""
-    made = [tuple(" <q> ".join(lines_of(text)) for text in record) for record in records]
-    return [pair for pair in made if all(pair)]
-
-
-def corpus(folder, *arguments):
-    """The pairs of the training split (or the only one), and the report; or the error, one line, and None."""
-    errors = io.StringIO()
-    out = folder / "text"
-    try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            main([*map(str, arguments), "--out", str(out), "--jobs", "1", "--force"])
-    except SystemExit as stopped:
-        assert stopped.code == 2
-        (error,) = errors.getvalue().splitlines()
-        assert error.startswith("etads-corpus: ") and error.isprintable()
-        return error, None
-    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    (split,) = report["splits"]
-    sides = [(out / f"{split}.{side}").read_text(encoding="utf-8").split("\n") for side in ("source", "target")]
-    assert sides[0].pop() == sides[1].pop() == ""
-    return list(zip(*sides)), report["splits"][split]
-
-
-def check(found, expected, *places):
-    """The pairs are those expected; or, if there are none to expect, an error names a place."""
-    found, report = found
-    if report is None:
-        assert not expected, f"{found}; expected {expected}"
-        assert any(place in found for place in places) or "no document is left" in found, found
-    else:
-        assert found == expected
-
-
-def utf8(data):
-    """The text of bytes without a byte order mark; None if they are not UTF-8."""
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        return None
-
 
 # --- tables ---
 
@@ -172,10 +70,6 @@ def csv_files(draw):
     return f"a.{suffix}", (bom + text.getvalue()).encode(), records, delimiter
 
 
-def without_lone_cr(text):
-    return re.sub("\r(?!\n)", " ", text)
-
-
 @many
 @given(file=csv_files(), say=st.booleans())
 def test_csv_as_the_csv_module_writes_it(tmp_path, file, say):
@@ -188,29 +82,6 @@ def test_csv_as_the_csv_module_writes_it(tmp_path, file, say):
         nuls = sum(text.count("\0") for record in records for text in record)
         controls = found[1]["changed"].get("control characters replaced by spaces", 0)
         assert controls >= nuls, "NULs were changed and not counted"
-
-
-def simple_csv(content, delimiter):
-    """The pairs that Python's csv module reads in a CSV file of document and summary; None if it refuses it."""
-    text = utf8(content)
-    if text is None:
-        return None
-    first = text.split("\n")[0]
-    if "\r" in first.rstrip("\r"):
-        return None
-    try:
-        rows = [*csv.reader(io.StringIO(without_lone_cr(text).replace("\0", " ")), delimiter=delimiter, strict=True)]
-    except csv.Error:
-        return None
-    rows = [row for row in rows if row]
-    if not rows or any(len(row) != len(rows[0]) for row in rows):
-        return None
-    places = [
-        [i for i, name in enumerate(rows[0]) if name.strip().lower() == wanted] for wanted in ("source", "target")
-    ]
-    if [len(found) for found in places] != [1, 1]:
-        return None
-    return [tuple(row[found[0]] for found in places) for row in rows[1:] if row != rows[0]]
 
 
 @many
@@ -226,43 +97,6 @@ def test_damaged_csv_is_read_as_the_csv_module_reads_it_or_refused(tmp_path, dat
     check(found, pairs_of(expected or []), str(path))
     if expected is None:
         assert found[1] is None, "the csv module refuses it"
-
-
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), SURROGATES),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(SURROGATES, inner, max_size=3)),
-    max_leaves=5,
-)
-VALUE = st.one_of(SURROGATES, st.lists(SURROGATES, max_size=4), JSON)
-
-
-def simple_json(lines):
-    """(document, summary) of JSON lines, each a text of one piece a line; None if one is broken or of other kinds."""
-    records = []
-    for line in lines:
-        if not line.strip():
-            continue
-        repeated = []
-
-        def unique(pairs, repeated=repeated):
-            repeated.append(len(dict(pairs)) < len(pairs))
-            return dict(pairs)
-
-        try:
-            record = json.loads(line, object_pairs_hook=unique)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(record, dict) or any(repeated) or not {"source", "target"} <= set(record):
-            return None
-        pair = []
-        for value in (record["source"], record["target"]):
-            if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
-                value = "\n".join(" ".join(piece.split()) for piece in value)
-            if not isinstance(value, (str, type(None))):
-                return None
-            pair.append(value or "")
-        records.append(tuple(pair))
-    return records
 
 
 @many
@@ -438,14 +272,11 @@ def test_folders_of_sumpubmed(tmp_path, words, data):
     damage = data.draw(st.sampled_from(paths))
     content = data.draw(damaged(damage.read_bytes()))
     damage.write_bytes(content)
-    errors, out = io.StringIO(), tmp_path / "text"
-    try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            main(["sumpubmed", "--data", str(tmp_path), "--out", str(out), "--jobs", "1", "--force", "--no-sentences"])
-    except SystemExit as stopped:
-        (error,) = errors.getvalue().splitlines()
-        number = damage.stem.split("_")[1]
-        assert stopped.code == 2 and (f"_{number}.txt" in error or "no document is left" in error)
+    out = tmp_path / "text"
+    command = ["sumpubmed", "--data", tmp_path, "--out", out, "--jobs", "1", "--force", "--no-sentences"]
+    error = error_of("etads-corpus: ", main, *command)
+    if error:
+        assert f"_{damage.stem.split('_')[1]}.txt" in error or "no document is left" in error
         return
     assert utf8(content) is not None
     expected = " <q> ".join([" ".join(words[:300]), " ".join(words[300:])])
@@ -470,28 +301,21 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
         target, paragraphs = split_description(stanza.get("Description-en", ""))
         for line in (target, *paragraphs):
             assert line == " ".join(line.split()) and "<q>" not in line.lower() and "\0" not in line
-    path = tmp_path / f"index{data.draw(st.sampled_from(['', '.gz', '.xz', '.bz2']))}"
-    packed = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}.get(path.suffix, bytes)(content)
+    suffix, pack = data.draw(COMPRESSORS)
+    path, packed = tmp_path / f"index{suffix}", pack(content)
     cut = data.draw(st.integers(0, len(packed)))
     path.write_bytes(packed[:cut])
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as stopped:
-        command = ["--translation", str(path), "--out", str(tmp_path / "out"), "--valid-size", "9", "--test-size", "9"]
-        debian.main(command)
-        raise SystemExit(0)
-    said = errors.getvalue().splitlines()
-    assert stopped.value.code in (0, 2) and (stopped.value.code == 0 or said[-1].startswith("etads-debian: error"))
-    if path.suffix and cut < len(packed):
-        assert f"{path}: cannot be read (cut off" in said[-1], "a part was taken for the whole"
+    sizes = ["--valid-size", "1", "--test-size", "1", "--force"]
+    error = error_of("etads-debian: error", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
+    if suffix and cut < len(packed):
+        assert f"{path}: cannot be read (cut off" in error, "a part was taken for the whole"
 
 
 @many
 @given(content=st.one_of(st.binary(max_size=60), LINES.map(lambda r: "\n".join(a + "\r\n" + b for a, b in r).encode())),
        data=st.data())  # fmt: skip
 def test_files_of_summaries(tmp_path, content, data):
-    suffix, pack = data.draw(
-        st.sampled_from([("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
-    )
+    suffix, pack = data.draw(COMPRESSORS)
     path = tmp_path / f"lines{suffix}"
     packed = pack(content)
     if suffix and data.draw(st.booleans()):
