@@ -16,11 +16,11 @@ from etads_preprocess.corpus import main
 from etads_preprocess.documents import clean
 from hypothesis import HealthCheck, Phase, settings
 
-EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "50"))
 many = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    phases=[Phase.generate],
+    phases=[Phase.generate],  # shrinking takes minutes: every step runs a command
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

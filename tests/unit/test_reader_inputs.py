@@ -1,6 +1,6 @@
 """Generated inputs for every reader: the right pairs come out, or an error in words that names the place.
 
-ETADS_EXAMPLES says how many inputs each reader gets: 100 by default, 2,000 for scripts/torture.sh.
+ETADS_EXAMPLES says how many inputs each reader gets: 50 by default, 2,000 for scripts/torture.sh.
 """
 
 import csv

@@ -138,6 +138,40 @@ def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys)
     assert "no known pair of columns in" in error and "it has Body, Teaser, Text" in error
 
 
+def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_of_file(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'id,source,target\n1,a,b\n2,"c\nd\xff",e\n3,f,g\n\xff4,h,i\n5,j\n')
+    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
+    assert lines(out / "train.source") == ["a", "f"], "a broken cell of several lines takes its row with it, not more"
+    about = report["splits"]["train"]
+    assert about["dropped"] == {"2 cells, but the header has 3": 1, "not UTF-8": 2} and about["changed"] == {}
+    assert about["dropped, the first"][0] == f"{path}, record 3: not UTF-8"
+    assert f"{path}, line 4: not UTF-8" in refused(tmp_path / "x", capsys, "table", "--train", path)
+    out, report = run(tmp_path / "cp", "table", "--train", path, "--skip-bad", "--fallback-encoding", "cp1252")
+    assert lines(out / "train.source")[1] == "c <q> dÿ", "an encoding that is given comes first"
+
+    paths = [tmp_path / name for name in ("d", "s", "t")]
+    for path, content in zip(paths, (b"a\n\xff\nc\nd\n", b"1\n2\n3\n4\n", b"1\n2\n3\n\xed\xa0\x80\n")):
+        path.write_bytes(content)
+    out, report = run(tmp_path / "p", "parallel", "--test", *paths, "--skip-bad")
+    assert lines(out / "test.source") == ["a", "c"] and lines(out / "test.target.1") == ["1", "3"]
+    assert report["splits"]["test"]["dropped"] == {"not UTF-8": 2}
+
+    record = b'{"source": "\\udc80 x", "target": "y"}\n'  # an escape is UTF-8
+    (tmp_path / "a.jsonl").write_bytes(record + record.replace(b"x", b"\x80"))
+    out, report = run(tmp_path / "j", "table", "--train", tmp_path / "a.jsonl", "--skip-bad")
+    assert lines(out / "train.source") == ["\ufffd x"] and report["splits"]["train"]["dropped"] == {"not UTF-8": 1}
+
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).cast(pyarrow.string(), safe=False)
+    parquet.write_table(pyarrow.table({"source": texts, "target": ["1", "2", "3"]}), tmp_path / "a.parquet")
+    error = refused(tmp_path / "q", capsys, "table", "--train", tmp_path / "a.parquet")
+    assert "a.parquet, record 2: not UTF-8; --skip-bad" in error
+    out, _ = run(tmp_path / "q", "table", "--train", tmp_path / "a.parquet", "--skip-bad")
+    assert lines(out / "train.source") == ["a", "c"]
+
+
 def test_a_header_that_comes_again_is_no_document(tmp_path):
     path = corpora.write(tmp_path / "a.csv", "source,target\na,b\nsource,target\nc,d\n")
     out, report = run(tmp_path, "table", "--train", path)
