@@ -172,6 +172,15 @@ def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_o
     assert lines(out / "train.source") == ["a", "c"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_nuls_are_counted(tmp_path, suffix):
+    contents = {"csv": b"source,target\na\0b\0,c\n", "jsonl": b'{"source": "a\\u0000b\\u0000", "target": "c"}\n'}
+    (tmp_path / f"a.{suffix}").write_bytes(contents[suffix])
+    out, report = run(tmp_path, "table", "--train", tmp_path / f"a.{suffix}")
+    assert lines(out / "train.source") == ["a b"]
+    assert report["splits"]["train"]["changed"] == {"control characters replaced by spaces": 2}
+
+
 def test_a_header_that_comes_again_is_no_document(tmp_path):
     path = corpora.write(tmp_path / "a.csv", "source,target\na,b\nsource,target\nc,d\n")
     out, report = run(tmp_path, "table", "--train", path)
