@@ -20,9 +20,10 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .command import Parser, add_jobs, errors_in_one_line, printable
-from .documents import SPLITTER_MODULES, BadDocument, DocumentLines, LineOptions, Unfit, make_lines
-from .files import SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
+from .command import Parser, errors_in_one_line, printable
+from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
+from .documents import SPLITTER_MODULES, WARNINGS, BadDocument, Document, DocumentLines, LineOptions, Unfit, make_lines
+from .files import ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .overlap import overlap
 from .processes import ordered_map
 from .readers import READERS, Reader
@@ -33,6 +34,7 @@ between sentences, which etads-prepare reads. TEXT/report.json counts what was w
 
   etads-corpus cnndm --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out data/mine
+  etads-corpus table --input all.jsonl --split 90/5/5 --out data/mine
 
 Further references of valid and test are in test.target.1, test.target.2, ...: as many lines, an empty one where a
 document has fewer. A second call does only the splits that are missing."""
@@ -43,17 +45,19 @@ NAMED_DROPPED = 20
 LISTED_INPUTS = 20
 """The most input files of a split that report.json lists one by one."""
 
-Result = Tuple[DocumentLines, Optional[str]]
-"""What a process makes of an item: lines, and the place of the item if it is dropped."""
+Result = Optional[Tuple[DocumentLines, Optional[str]]]
+"""What a process makes of an item: lines, and the place of the item if something is to be said of it; None if the item
+belongs to another split."""
 
 _reader: Reader
+_split: str
 _options: LineOptions
 _skip_bad: bool
 
 
-def _start_worker(reader: Reader, options: LineOptions, skip_bad: bool) -> None:
-    global _reader, _options, _skip_bad
-    _reader, _options, _skip_bad = copy.copy(reader), options, skip_bad
+def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
+    global _reader, _split, _options, _skip_bad
+    _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
     # of its own: the reader's count what happens while items are found, perhaps in this very process
     _reader.counts = Counter()
 
@@ -62,16 +66,32 @@ def _make_lines(items: List[Any]) -> List[Result]:
     results: List[Result] = []
     for item in items:
         _reader.counts.clear()
+        made: Optional[DocumentLines]
         try:
-            made = make_lines(_reader.parse(item), _options)
+            made = _lines_of(_reader.parse(item))
         except BadDocument as error:
             if not _skip_bad and not isinstance(error, Unfit):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.where(item)}: {reason}") from None
-            made = DocumentLines(dropped=str(error))
+            made = DocumentLines(dropped=str(error)) if _counts_for_all() else None
+        if made is None:
+            results.append(None)
+            continue
         made.counts.update(_reader.counts)
-        results.append((made, _reader.where(item) if made.dropped else None))
+        results.append((made, _reader.where(item) if made.dropped or made.warnings else None))
     return results
+
+
+def _lines_of(document: Document) -> Optional[DocumentLines]:
+    """The lines of a document, None if it belongs to another split."""
+    if _reader.shares and _reader.shares.split_of(document) != _split:
+        return None
+    return make_lines(document, _options)
+
+
+def _counts_for_all() -> bool:
+    """Whether this split counts what has no document and so belongs to none; each item is read for every split."""
+    return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
@@ -101,39 +121,52 @@ class SplitWriter:
     Args:
         stack: closes the files, which appear under their names then.
         train_references: "first" or "all", as in --train-references.
+        keep_original: write SPLIT.source.original too, as in --keep-original.
     """
 
-    def __init__(self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str):
+    def __init__(
+        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, keep_original: bool = False
+    ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
         self.source = stack.enter_context(atomic_writer(out / f"{split}.source"))
+        self.original = (
+            stack.enter_context(atomic_writer(out / f"{split}.source.{ORIGINAL}")) if keep_original else None
+        )
         self.targets: List[TextIO] = [stack.enter_context(atomic_writer(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
         self.named_dropped: List[str] = []
+        self.warnings: Counter = Counter()
+        self.first_warned: Dict[str, str] = {}
         self.lengths = {side: SideLengths() for side in SIDES}
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
         """Write a document, or count it as dropped; ``where`` is its place in the input."""
         self.counts.update(made.counts)
+        self.warnings.update(made.warnings)
+        for name in made.warnings:
+            self.first_warned.setdefault(name, str(where))
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
                 self.named_dropped.append(f"{where}: {made.dropped}")
             return
         if self.split != "train":
-            self._write_line(made.source, made.targets)
+            self._write_line(made, made.targets)
             return
         # a training pair has one summary
         used = made.targets if self.uses_all_references else made.targets[:1]
         for target in used:
-            self._write_line(made.source, [target])
+            self._write_line(made, [target])
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
-    def _write_line(self, source: str, targets: List[str]) -> None:
+    def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """One line of every file; a file of further references begins with empty lines for the documents before."""
-        self.source.write(source + "\n")
+        self.source.write(made.source + "\n")
+        if self.original:
+            self.original.write(made.original + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
             file = self.stack.enter_context(atomic_writer(path))
@@ -143,7 +176,7 @@ class SplitWriter:
         for number, file in enumerate(self.targets):
             file.write((targets[number] if number < len(targets) else "") + "\n")
         self.lines += 1
-        self.lengths["source"].add(source)
+        self.lengths["source"].add(made.source)
         self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
@@ -153,6 +186,11 @@ class SplitWriter:
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
         about["dropped"] = dict(sorted(self.dropped.items()))
         about["dropped, the first"] = self.named_dropped
+        about["warnings"] = {
+            name: {"count": self.warnings[name], "first": self.first_warned[name]}
+            for name in WARNINGS
+            if self.warnings[name]
+        }
         return about
 
 
@@ -163,20 +201,25 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         InputError: the input cannot be read, or no document is left of it.
     """
     options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
+    shares = reader.shares
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
     total = reader.total(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        writer = SplitWriter(args.out, split, stack, args.train_references)
+        writer = SplitWriter(args.out, split, stack, args.train_references, bool(getattr(args, "keep_original", False)))
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
-        start = (reader, options, args.skip_bad)
-        for made, where in ordered_map(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
-            writer.write(made, where)
+        start = (reader, split, options, args.skip_bad)
+        result: Result
+        for result in ordered_map(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
+            if result is not None:
+                writer.write(*result)
             shown.update()
-        writer.counts.update(reader.counts)
+        if shares is None or split == shares.splits[0]:  # all items are read for every split, and counted once
+            writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
-            raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
+            nothing = shares.nothing_left(split) if shares else "the input is empty"
+            raise InputError(f"{split}: no document is left ({reasons or nothing})")
     for number in itertools.count(len(writer.targets)):  # further references of an earlier corpus without a report
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
@@ -233,7 +276,9 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    different = [key for key in ("corpus", "options", "inputs") if known.get(key) != report[key]]
+    # an option that is off is as good as one that an earlier version did not have
+    before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
+    different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
         what = ", ".join(different)
         raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
@@ -261,7 +306,8 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             continue
         about = write_split(reader, split, args)
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
-        made = [name for name in names if name == f"{split}.source" or name.startswith(f"{split}.target")]
+        sources = (f"{split}.source", f"{split}.source.{ORIGINAL}")
+        made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
         about["files"] = {name: checksum(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
@@ -269,6 +315,11 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     write_json(out / "report.json", report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
     return report
+
+
+def _given(options: Any) -> Dict[str, Any]:
+    """The options that are not off or empty; none if a report is damaged."""
+    return {name: value for name, value in options.items() if value} if isinstance(options, dict) else {}
 
 
 def _for_report(value: Any) -> Any:
@@ -292,34 +343,12 @@ def summarise(report: Dict[str, Any]) -> str:
             lines.append(f"  up to {about['references']} references each")
         for what in ("dropped", "changed"):
             lines += [f"  {what}: {number:,} {reason}" for reason, number in about[what].items()]
+        for name, found in about.get("warnings", {}).items():
+            place = f"the first at {found['first']}"
+            lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
     return "\n".join(lines)
-
-
-def _add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Options of all corpora; ``defaults`` are a reader's own."""
-    add = parser.add_argument
-    add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
-    add("--fallback-encoding", metavar="NAME", default="",
-        help='how to read lines that are not UTF-8: an encoding such as cp1252, or "replace" for U+FFFD; such lines '
-        "are counted (default: stop and name the line)")  # fmt: skip
-    add("--skip-bad", action="store_true", help="drop and count records that cannot be read instead of stopping")
-    add("--keep-empty", action="store_true", help="keep documents or summaries that are empty instead of dropping them")
-    split = defaults.get("split", True)
-    add("--sentences", dest="split", action=argparse.BooleanOptionalAction, default=split,
-        help=f"cut paragraphs into sentences by rules (default: {'yes' if split else 'no'})")  # fmt: skip
-    stops = defaults.get("full_stops", False)
-    add("--full-stops", action=argparse.BooleanOptionalAction, default=stops,
-        help=f"add a full stop to lines that lack one (default: {'yes' if stops else 'no'})")  # fmt: skip
-    add("--source-sentences", metavar="N", type=int, default=0, help="only the first N sentences of a document")
-    add("--short-lead", metavar="CHARS", type=int, default=0,
-        help="... and one more if those have fewer characters (NAMAS on DUC: 1 sentence, 130)")  # fmt: skip
-    add("--source-words", metavar="N", type=int, default=0, help="only the first N words of a document")
-    add("--train-references", choices=("first", "all"), default="first",
-        help="of several references in train: the first, or a pair for each (default: %(default)s)")  # fmt: skip
-    add("--force", action="store_true", help="replace another corpus in TEXT")
-    add_jobs(parser)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -330,38 +359,18 @@ def build_parser() -> argparse.ArgumentParser:
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
         reader.add_options(sub)
-        _add_shared_options(sub, reader.defaults)
+        add_shared_options(sub, reader.defaults)
         sub.set_defaults(reader=reader)
     return parser
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    """Raise InputError for values that are impossible, whatever the corpus."""
-    for name in ("source_sentences", "source_words", "short_lead"):
-        if getattr(args, name) < 0:
-            raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
-    if args.fallback_encoding not in ("", "replace"):
-        try:
-            fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
-        except LookupError:
-            unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
-            raise InputError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
-        except UnicodeError:
-            fits = False
-        if not fits:
-            raise InputError(
-                f"--fallback-encoding {args.fallback_encoding}: cannot be read line by line; convert the file first: "
-                f"iconv -f {args.fallback_encoding} -t UTF-8"
-            )
-    args.jobs = max(1, args.jobs)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-corpus."""
     args = build_parser().parse_args(argv)
     with errors_in_one_line("etads-corpus"):
-        _check_options(args)
-        report = build(args.reader(args), args)
+        check_options(args)
+        with standard_input_in_a_file(args):
+            report = build(args.reader(args), args)
         print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 

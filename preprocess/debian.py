@@ -27,8 +27,18 @@ from tqdm import tqdm
 from fairseq_etads.text.files import InputError
 
 from .command import Parser, errors_in_one_line
-from .debian_index import Stanza, clean, decode, parse_stanzas, read_index, source_names, split_description, stem
+from .debian_index import (
+    Stanza,
+    count_changes,
+    decode,
+    parse_stanzas,
+    read_index,
+    source_names,
+    split_description,
+    stem,
+)
 from .debian_splits import UNIT_CHARS, Groups, Pair, assign, crossings, group_pairs, select
+from .documents import WARNINGS
 from .files import SPLITS
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
@@ -83,8 +93,9 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
 def summarise(report: Report) -> str:
     """The report in a few lines, for the terminal."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
-    if report.get("neutralised_marks"):
-        lines.append(f"  {report['neutralised_marks']} literal <q> neutralised")
+    lines += [f"  changed {n:6d}  {what}" for what, n in report.get("changed", {}).items()]
+    for what, found in report.get("warnings", {}).items():
+        lines.append(f"  warning {found['count']:6d}  {what}, the first of package {found['first']}; left as they are")
     lines += [f"  dropped {n:6d}  {reason}" for reason, n in report["dropped"].items()]
     for split, about in report["splits"].items():
         words = f"{about['source_words']['mean']} -> {about['target_words']['mean']} words on average"
@@ -170,7 +181,7 @@ def build(options: argparse.Namespace) -> str:
     pairs = read_pairs(described, known)
     splits, groups, dropped = split_pairs(pairs, options)
     dropped += Counter({"no Package or Description-en field": len(stanzas) - len(described)})
-    report["neutralised_marks"] = sum(clean(s["Description-en"])[1] for s in described if "<" in s["Description-en"])
+    report.update(_changes(described))
     report.update(describe(splits, groups), dropped=dict(sorted(dropped.items())))
     report.update(stanzas=len(stanzas), undecodable=sum(replaced for _, replaced in texts[len(packages) :]))
     report.update(guessed_source_packages=sum(pair.package not in known for pair in pairs))
@@ -178,6 +189,21 @@ def build(options: argparse.Namespace) -> str:
     report.update(outputs={name: sha256(files[name]) for name in OUTPUTS})
     write_corpus(options.out, files, report)
     return summarise(report)
+
+
+def _changes(described: Sequence[Stanza]) -> Report:
+    """What report.json says of changes of the descriptions, and of what was left in them that may be a mistake."""
+    counts: Counter = Counter()
+    first: Dict[str, str] = {}
+    for stanza in described:
+        found = +count_changes(stanza["Description-en"])
+        counts += found
+        for what in found:
+            first.setdefault(what, stanza["Package"])
+    return {
+        "changed": {what: counts[what] for what in sorted(counts) if what not in WARNINGS},
+        "warnings": {what: {"count": counts[what], "first": first[what]} for what in WARNINGS if counts[what]},
+    }
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:

@@ -4,14 +4,17 @@ import re
 import shutil
 import subprocess
 import unicodedata
+from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from fairseq_etads.text.files import InputError, open_binary
 
-from .documents import neutralise_marks
+from .documents import find_suspicious, neutralise_marks
 
 Stanza = Dict[str, str]
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+_INVISIBLE = re.compile("[\ufeff\u200b\u00ad]")
 BULLET = re.compile(r"\s*[-*+•·‣o]\s+(?=\S)")
 NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|ghc)-)?((github|cran|bioc)-)?")
 NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|ruby|tests?|tools|utils)$")
@@ -77,9 +80,23 @@ def clean(text: str) -> Tuple[str, int]:
 
     Unicode NFC; any white space becomes one space; control and invisible characters are dropped.
     """
-    text = " ".join(unicodedata.normalize("NFC", text).split())
-    visible = (c for c in text if unicodedata.category(c) != "Cc" and c not in "\ufeff\u200b\u00ad")
-    return neutralise_marks("".join(visible))
+    return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
+
+
+def _visible(text: str) -> str:
+    """The text without control characters and invisible ones."""
+    return _INVISIBLE.sub("", _CONTROL.sub("", text))
+
+
+def count_changes(text: str) -> Counter:
+    """How often :func:`clean` changes what a text holds, and how often the text has what may be there by mistake."""
+    counts = find_suspicious(text)
+    counts["control characters removed"] = len(_CONTROL.findall(text))
+    counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
+    if not text.isascii():
+        counts["invisible characters removed"] = len(_INVISIBLE.findall(text))
+        counts["descriptions put into Unicode's form NFC"] = int(unicodedata.normalize("NFC", text) != text)
+    return counts
 
 
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """From a document and its summaries, as a reader found them, to clean lines of text: the same for every corpus."""
 
+import html
+import html.entities
 import re
 import unicodedata
 from collections import Counter
@@ -10,6 +12,37 @@ from fairseq_etads.text.words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """What split_sentences imports when it is first called; it takes seconds."""
+
+REPLACED_CONTROLS = "control characters replaced by spaces"
+"""What counts call it."""
+
+HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
+ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
+WARNINGS = {
+    HTML_TAGS: "--strip-html takes them out",
+    HTML_ENTITIES: "--strip-html decodes them",
+    ZERO_WIDTH: "--strip-invisible takes them out",
+    BIDIRECTIONAL: "--strip-invisible takes them out",
+}
+"""What a text may hold by mistake, and is left in it unless an option says so; with the option."""
+
+_BLOCKS = (
+    "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
+    "header|hr|html|li|main|nav|ol|option|p|pre|section|select|table|tbody|tfoot|thead|title|tr|ul"
+)
+_INLINE = (
+    "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
+    "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
+)
+# of names that HTML has, so that <unk>, <cit> and the like stay; <s> and <q> are symbols here
+_HTML_TAG = re.compile(
+    rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
+)
+_HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
+# with the joiners, which Persian, Indic scripts and emoji need: so they are never taken out unasked
+_ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
+_BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -30,13 +63,15 @@ class Unfit(BadDocument):
 class Document:
     """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
 
-    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences.
+    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original`` is the source
+    before the reader lower-cased it and masked its digits, with the same words between white space, if it is wanted.
     """
 
     source: Sequence[str]
     targets: Sequence[Sequence[str]]
     source_in_sentences: bool = False
     targets_in_sentences: bool = False
+    original: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +84,8 @@ class LineOptions:
         keep_empty: keep documents whose source or summary is empty.
         source_sentences, source_words: keep only so many of a document; 0 for all.
         short_lead: keep one sentence more if the first ``source_sentences`` have fewer characters than this.
+        strip_html: take out tags, scripts and comments, and decode entities.
+        strip_invisible: take out zero-width characters and bidirectional controls.
     """
 
     split: bool = True
@@ -57,16 +94,24 @@ class LineOptions:
     source_sentences: int = 0
     source_words: int = 0
     short_lead: int = 0
+    strip_html: bool = False
+    strip_invisible: bool = False
 
 
 @dataclass
 class DocumentLines:
-    """The lines of a document, the reason if it is dropped, and the number of changes of each kind."""
+    """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
+
+    ``original`` is the source line as it was before it was lower-cased, if that is wanted.
+    ``warnings`` counts what was left in the text and may be there by mistake, by the keys of WARNINGS.
+    """
 
     source: str = ""
     targets: List[str] = field(default_factory=list)
+    original: str = ""
     dropped: str = ""
     counts: Counter = field(default_factory=Counter)
+    warnings: Counter = field(default_factory=Counter)
 
 
 def neutralise_marks(text: str) -> Tuple[str, int]:
@@ -74,21 +119,81 @@ def neutralise_marks(text: str) -> Tuple[str, int]:
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
+def find_suspicious(text: str) -> Counter:
+    """How often the text has each of what WARNINGS lists."""
+    found: Counter = Counter()
+    if "<" in text:
+        found[HTML_TAGS] = len(_HTML_TAG.findall(text))
+    if "&" in text:
+        found[HTML_ENTITIES] = sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+    if not text.isascii():
+        found[ZERO_WIDTH] = len(_ZERO_WIDTH.findall(text))
+        found[BIDIRECTIONAL] = len(_BIDIRECTIONAL.findall(text))
+    return found
+
+
+def _is_entity(text: str) -> bool:
+    return text[1] == "#" or text[1:] in html.entities.html5
+
+
+def strip_html(text: str, counts: Counter) -> str:
+    """The text without HTML's tags, comments and scripts, its entities decoded; adds their numbers to ``counts``.
+
+    Where a tag begins or ends a paragraph or the like, a new line begins.
+    """
+    if "<" in text:
+        text, hidden = _without_hidden(text)
+        text, tags = _HTML_TAG.subn(lambda tag: "\n" if tag.group(1) else "", text)
+        counts["HTML tags, comments and scripts taken out"] += hidden + tags
+    if "&" in text:
+        counts["HTML entities decoded"] += sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        text = _HTML_ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
+    return text
+
+
+def _without_hidden(text: str) -> Tuple[str, int]:
+    """The text without comments, scripts and styles, and how many there were; one that does not end stays."""
+    kept, start, found = [], 0, 0
+    for opening in _HIDDEN.finditer(text):
+        if opening.start() < start:
+            continue
+        ending = rf"</{opening.group(1)}\s*>" if opening.group(1) else "-->"
+        end = re.compile(ending, re.IGNORECASE).search(text, opening.end())
+        if end is None:
+            break
+        kept.append(text[start : opening.start()])
+        start = end.end()
+        found += 1
+    return "".join([*kept, text[start:]]), found
+
+
+def strip_invisible(text: str, counts: Counter) -> str:
+    """The text without zero-width characters and bidirectional controls; adds their number to ``counts``."""
+    for pattern in () if text.isascii() else (_ZERO_WIDTH, _BIDIRECTIONAL):
+        text, found = pattern.subn("", text)
+        counts["zero-width characters and bidirectional controls taken out"] += found
+    return text
+
+
 def clean(text: str, counts: Counter) -> str:
     """One line of Unicode NFC with single spaces; adds the number of characters changed, by kind, to ``counts``.
 
     Control characters become spaces; zero-width spaces, soft hyphens and byte order marks go; lone surrogates, which
-    no file can hold, become U+FFFD; a literal sentence mark in the text gets spaces inside.
+    no file can hold, become U+FFFD; a literal sentence mark in the text gets spaces inside. Of texts that are not in
+    the form NFC, each is counted once.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)
         counts["lone surrogates replaced"] += found
         text, found = _INVISIBLE.subn("", text)
         counts["invisible characters removed"] += found
-        text = unicodedata.normalize("NFC", text)
+        normalised = unicodedata.normalize("NFC", text)
+        counts["paragraphs or sentences put into Unicode's form NFC"] += normalised != text
+        text = normalised
     if not text.isprintable():
         text, found = _CONTROL.subn(" ", text)
-        counts["control characters replaced by spaces"] += found
+        counts[REPLACED_CONTROLS] += found
+        counts["carriage returns replaced by spaces"] += text.count("\r")
     if "<" in text:
         text, found = neutralise_marks(text)
         counts[f"literal {SENTENCE_MARK} neutralised"] += found
@@ -103,10 +208,11 @@ def add_full_stop(text: str) -> str:
 def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     """Clean lines with sentence marks between sentences."""
     made = DocumentLines()
-    sentences = _sentences(document.source, document.source_in_sentences, options, made.counts)
+    sentences = _sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join(_lead(sentences, options, made.counts))
+    made.original = _original(made.source, sentences, document.original)
     in_sentences = document.targets_in_sentences
-    targets = [_join(_sentences(pieces, in_sentences, options, made.counts)) for pieces in document.targets] or [""]
+    targets = [_join(_sentences(pieces, in_sentences, options, made)) for pieces in document.targets] or [""]
     made.targets = [target for target in targets if target] or [""]
     made.counts["empty references left out"] += len(targets) - len(made.targets)
     if not options.keep_empty:
@@ -114,11 +220,25 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     return made
 
 
-def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, counts: Counter) -> List[str]:
-    """Clean sentences; pieces that are not to be cut count as one each."""
+def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
+    """The source line with the words of ``original``; the line itself if the sentences have not as many words."""
+    words = clean(" ".join(original), Counter()).split()
+    if len(words) != sum(len(sentence.split()) for sentence in sentences):
+        return line
+    remaining = iter(words)  # the line may have been cut at its end
+    return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
+
+
+def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
+    """Clean sentences; pieces that are not to be cut count as one each. Adds to the counts of ``made``."""
     out: List[str] = []
+    counts = made.counts
+    if options.strip_html:  # all together: a tag or a script can go over several lines
+        pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
+        piece = strip_invisible(piece, counts) if options.strip_invisible else piece
         piece = clean(piece, counts)
+        made.warnings.update(find_suspicious(piece))
         if options.full_stops and piece:
             stopped = add_full_stop(piece)
             counts["full stops added"] += stopped is not piece

@@ -14,6 +14,7 @@ mark has the mark for its value.
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 import multiprocessing
@@ -21,7 +22,7 @@ import shutil
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
@@ -29,7 +30,7 @@ from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
-from .files import atomic_writer
+from .files import ORIGINAL, atomic_writer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 from .settings import Settings
 
@@ -87,6 +88,35 @@ def idf_bin(df: int, documents: int, bins: int) -> int:
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
+class SpacyTagger:
+    """Tags words by an installed spaCy pipeline, without the parts that are not needed.
+
+    Raises:
+        InputError: spaCy or the model is not installed.
+    """
+
+    def __init__(self, model: str):
+        try:
+            import spacy
+        except ImportError:
+            raise InputError(f"--spacy-model {model}: spaCy is missing: pip install spacy") from None
+        try:
+            self.pipeline = spacy.load(model, disable=["parser", "lemmatizer"])
+        except OSError:
+            how = f"python -m spacy download {model}, or name a directory that holds one"
+            raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
+
+    def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
+        """The tags of the words, by the names of TAGS; ``starts`` says which begin a sentence, empty if unknown."""
+        from spacy.tokens import Doc
+
+        document = self.pipeline(Doc(self.pipeline.vocab, words=words, sent_starts=starts or None))
+        return {
+            "pos": [token.tag_ or token.pos_ or "X" for token in document],
+            "ner": [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in document],
+        }
+
+
 class FactorValues:
     """Computes the factors of a line's tokens; each process has an instance of its own.
 
@@ -99,10 +129,14 @@ class FactorValues:
 
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
-        self.tagger: Any = load_spacy(settings.spacy_model) if settings.spacy_model else None
-        self.tokenizer = None if self.tagger else build_tokenizer(settings, out, "source")
+        self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
+        # a tagger sees the words in their case
+        cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
+        self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
-        if settings.is_sentencepiece and not self.tagger and set(TAGS).intersection(settings.factors):
+        if set(TAGS).intersection(settings.factors) and (
+            settings.is_sentencepiece or (self.tagger and settings.tokens == "bpe")
+        ):
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
@@ -111,12 +145,14 @@ class FactorValues:
         Args:
             where: the place of the line, for messages.
             raw: the line of TEXT that the tokens come from.
-            tags: for each factor that is read from a file, its line there: a tag per word between white space.
+            tags: for each factor that is read from a file, its line there: a tag per word between white space; under
+                ORIGINAL, if there is such a file, the line before it was lower-cased and its digits were masked.
 
         Raises:
             InputError: tags do not fit the words.
         """
         words, numbers = join_words(tokens, self.settings)
+        tagged = self._spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
             if name == "tf":
@@ -124,23 +160,38 @@ class FactorValues:
                 values = [str(min(counts[word], self.settings.tf_bins)) for word in words]
             elif name == "idf":
                 values = [self.idf.get(word, str(self.settings.idf_bins - 1)) for word in words]
-            elif self.tagger is not None:
-                values = self._spacy_tags(name, words)
+            elif name in tagged:
+                values = tagged[name]
             else:
                 values = self._read_tags(f"{where} ({name})", raw, tags[name].split(), len(words))
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
             lines.append(" ".join(values[number] for number in numbers))
         return lines
 
-    def _spacy_tags(self, name: str, words: List[str]) -> List[str]:
-        if not words:
-            return []
-        from spacy.tokens import Doc
+    def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
+        """By the names of TAGS, a tag for each of the words, which spaCy sees as the raw line spells them."""
+        assert self.tagger is not None
+        spelt = self._spell(words, raw)
+        places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
+        starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
+        values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
+        if places:
+            for name, tags in self.tagger.tags([spelt[place] for place in places], starts).items():
+                for place, tag in zip(places, tags):
+                    values[name][place] = tag
+        return values
 
-        document = self.tagger(Doc(self.tagger.vocab, words=words))
-        if name == "pos":
-            return [token.tag_ or token.pos_ or "X" for token in document]
-        return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "O" for token in document]
+    def _spell(self, words: List[str], raw: str) -> List[str]:
+        """The words in the case of the raw line, with its digits: its words, cut and put together as the tokens were.
+
+        Where lower-casing changes the number of words (of a capital I with a dot, by --words characters), the words are
+        returned as they are.
+        """
+        line = self.tokenizer.encode(raw)
+        tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
+        spelt = join_words(tokens, self.settings)[0]
+        marks = ([word == SENTENCE_MARK for word in several] for several in (words, spelt))
+        return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
         """How many words a word between spaces becomes; SentencePiece can make several ("can´t") or none of it."""
@@ -150,7 +201,6 @@ class FactorValues:
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
         """Tags of the ``expected`` words of a line, from tags of the words between spaces in the raw line."""
-        assert self.tokenizer is not None
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
@@ -167,23 +217,6 @@ class FactorValues:
         return values
 
 
-def load_spacy(model: str) -> Any:
-    """An installed spaCy pipeline, without the parts that are not needed.
-
-    Raises:
-        InputError: spaCy or the model is not installed.
-    """
-    try:
-        import spacy
-    except ImportError:
-        raise InputError(f"--spacy-model {model}: spaCy is missing: pip install spacy") from None
-    try:
-        return spacy.load(model, disable=["parser", "lemmatizer"])
-    except OSError:
-        how = f"python -m spacy download {model}, or name a directory that holds one"
-        raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
-
-
 _factor_values: FactorValues
 
 
@@ -197,13 +230,14 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """By factor, the files of tags that the settings need: TEXT/SPLIT.source.NAME.
+    """By factor, the files of tags that the settings need: TEXT/SPLIT.source.NAME; for spaCy ORIGINAL, if it is there.
 
     Raises:
         InputError: one is missing.
     """
     if settings.spacy_model:
-        return {}
+        original = text / f"{split}.source.{ORIGINAL}"
+        return {ORIGINAL: original} if original.is_file() else {}
     files = {name: text / f"{split}.source.{name}" for name in settings.factors if name in TAGS}
     for name, path in files.items():
         if not path.is_file():

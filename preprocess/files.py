@@ -12,6 +12,8 @@ from fairseq_etads.text.files import InputError
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
+ORIGINAL = "original"
+"""Ending of SPLIT.source.original: the documents before they were lower-cased and their digits masked."""
 
 
 @contextlib.contextmanager

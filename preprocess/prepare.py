@@ -149,8 +149,8 @@ def _settings_of(prepared: Path) -> Settings:
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
         raise InputError(f"--like {prepared}: not a directory that etads-prepare has finished")
     try:
-        return Settings(**json.loads(path.read_text(encoding="utf-8"))["settings"])
-    except (ValueError, KeyError, TypeError) as error:
+        return Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"--like {prepared}: prepare.json is damaged ({error})") from None
 
 

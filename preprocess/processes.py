@@ -6,11 +6,10 @@ import multiprocessing
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_etads.console import leave_signals_to_parent
-from fairseq_etads.text.files import InputError
+from fairseq_etads.processes import lost_processes_reported
 
 CHUNK = 64
 """Items that go to a process at a time."""
@@ -42,11 +41,9 @@ def _pool(count: int, preload: Sequence[str], *start: Any) -> Iterator[ProcessPo
     Raises:
         InputError: a process was killed.
     """
-    with ProcessPoolExecutor(count, _processes(preload), _start_process, start) as pool:
+    with lost_processes_reported(), ProcessPoolExecutor(count, _processes(preload), _start_process, start) as pool:
         try:
             yield pool
-        except BrokenProcessPool:
-            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
         except Exception:
             raise
         except BaseException:  # a signal: wait for nothing

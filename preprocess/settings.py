@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import WORD_KINDS
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
 FACTORS = ("pos", "ner", "tf", "idf")
@@ -94,6 +95,29 @@ class Settings:
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
+
+    @classmethod
+    def from_record(cls, record: Any) -> "Settings":
+        """The settings that :meth:`record` wrote.
+
+        Raises:
+            ValueError: it is no such record; says which name or value is wrong.
+        """
+        if not isinstance(record, dict):
+            raise ValueError("settings is not an object")
+        defaults = asdict(cls())
+        for name, value in record.items():
+            if name not in defaults:
+                raise ValueError(f"unknown setting {name[:40]!r}")
+            if type(value) is not type(defaults[name]):
+                raise ValueError(f"{name} is of type {type(value).__name__}, not {type(defaults[name]).__name__}")
+        for name, choices in (("tokens", TOKENS), ("words", ("", *WORD_KINDS))):
+            if record.get(name, choices[0]) not in choices:
+                raise ValueError(f"{name} is {record[name][:40]!r}, not one of {', '.join(filter(None, choices))}")
+        unknown = [value for value in record.get("factors", []) if value not in FACTORS]
+        if unknown:
+            raise ValueError(f"factors has {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
+        return cls(**record)
 
     def record(self) -> Dict[str, Any]:
         """What prepare.json says: the first three settings, and all others that are not at their defaults."""

@@ -69,7 +69,7 @@ PYTHON
 
 # supervise COMMAND...: run it, and end it if this script is ended; bash by itself would leave it running.
 supervise() {
-    "$@" &
+    "$@" <&0 &  # bash would give it no standard input
     local child=$! status=0
     # shellcheck disable=SC2064  # the child's number is wanted now
     trap "end_by INT $child" INT

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # A corpus of your own to a binarised directory: DIR/text and DIR/prepared/bin.
 #
+#   scripts/prepare_custom.sh --input FILE [--split 90/5/5] --out DIR [options] [-- options of etads-prepare]
 #   scripts/prepare_custom.sh --train FILE --valid FILE --test FILE --out DIR [options] [-- options of etads-prepare]
 #   scripts/prepare_custom.sh --kind parallel --train DOCUMENTS SUMMARIES --valid ... --test ... --out DIR [...]
 #
+#   --input FILE  one table for all splits, from which --split takes shares by a hash of the document; - is standard input
 #   --kind KIND   table (default): .jsonl, .csv, .tsv or .parquet with a column of documents and one of summaries
 #                 parallel: plain text, a document or summary a line; several files of summaries are references
 #   --source-column NAME, --target-column NAME   of a table, if they are not known ones (article and highlights, ...)

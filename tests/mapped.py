@@ -41,3 +41,9 @@ def killed(items):
 def asleep(items):
     Path("started").touch()
     time.sleep(600)
+
+
+def killed_at_seventy(item):
+    if item == 70:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item

@@ -15,7 +15,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
-from ..vocabulary.dictionary import fingerprint
+from ..vocabulary.dictionary import fingerprint, load_checked
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -25,7 +25,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
     """Read the dictionary of each factor in a data directory: name -> dictionary; empty without factors.json.
 
     Raises:
-        ValueError: factors.json is malformed.
+        ValueError: factors.json or a dictionary is malformed.
         FileNotFoundError: a dictionary is missing.
     """
     path = os.path.join(directory, FILE)
@@ -44,7 +44,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
         file_name = os.path.join(directory, f"dict.factor-{name}.txt")
         if not os.path.isfile(file_name):
             raise FileNotFoundError(f'{path} names the factor "{name}", but there is no {file_name}')
-        dictionaries[name] = Dictionary.load(file_name)
+        dictionaries[name] = load_checked(Dictionary.load, file_name)
     return dictionaries
 
 

@@ -44,7 +44,8 @@ example:
   copied: per cent of a summary's words that its document has. new N: per cent of its N-grams that the document does
   not have. new sent.: per cent of its sentences that do not stand in the document word for word. rep. N: per cent of
   its N-grams that occurred before in the summary. The second table says from which tenth of the documents copied
-  bigrams come. Details are in docs/evaluation.md.""",
+  bigrams come. Details are in docs/evaluation.md. - as a FILE is standard input; any may be compressed (.gz, .xz,
+  .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")

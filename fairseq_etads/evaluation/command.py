@@ -51,7 +51,8 @@ examples:
   of the others. With several reference files, the reference with the highest F1 counts, for each line and
   metric. "First sentence . <q> second one ." has two sentences; sentences matter to ROUGE-L only. A line
   without a mark is cut after . ! ? before white space, as in "a b . c d ."; as that also cuts after
-  abbreviations, prefer the mark. Publish the signature with the scores: it names all that they depend on.""",
+  abbreviations, prefer the mark. Publish the signature with the scores: it names all that they depend on.
+  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
@@ -109,7 +110,8 @@ example:
 
   Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
   p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). If you test several metrics or systems, divide your significance level by their number.""",
+  document by document). If you test several metrics or systems, divide your significance level by their number.
+  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("first", metavar="A", help="one system's summaries, one per line")

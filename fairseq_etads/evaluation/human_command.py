@@ -13,6 +13,7 @@ from ..console import Parser
 from .command_line import check_writable, named_files, read_summaries, run, warn
 from .human import CRITERIA, Rating, aggregate_ratings, csv_sheet, html_sheet, make_key, read_key, read_sheet
 from .rouge import RESAMPLES, SEED, check_at_least
+from .summaries import SENTENCE_MARK, find_leftovers, split_summary
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,7 +28,8 @@ example:
   etads-human score --key key.json sheets/*.csv
 
   Every annotator gets one sheet, as CSV for a spreadsheet and as a page for a browser, and fills in one of them. Do
-  not give the key away: it says which letter is which system. You can add the references as one more system.""",
+  not give the key away: it says which letter is which system. You can add the references as one more system. Marks
+  between sentences are not shown. - as a FILE of texts is standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
     make = commands.add_parser("make", help="write the sheets and the key")
@@ -40,6 +42,13 @@ example:
         required=True,
         help="a system's summaries, one per line; may be repeated",
     )
+    add(
+        "--sentence-mark",
+        metavar="MARK",
+        default=SENTENCE_MARK,
+        help="separates sentences inside a line, and becomes a space on the sheets; '' for none (default: %(default)s)",
+    )
+    add("--quiet", action="store_true", help="do not warn about the texts")
     add("--items", metavar="N", type=int, default=100, help="how many documents are judged (default: %(default)s)")
     add("--annotators", metavar="N", type=int, default=3, help="how many sheets (default: %(default)s)")
     add("--each", metavar="N", type=int, help="how many of the documents each annotator judges (default: all)")
@@ -57,10 +66,21 @@ example:
     return parser
 
 
+def _running_text(line: str, sentence_mark: str) -> str:
+    """A line as people read it, without marks between sentences.
+
+    Sentences do not get lines of their own: where only some systems mark them, that would tell the systems apart.
+    """
+    return " ".join(split_summary(line, sentence_mark, split_sentences=False))
+
+
 def _make(args: argparse.Namespace) -> None:
     check_at_least(0, seed=args.seed)
     files = named_files(args.system)
-    sources, *texts = read_summaries([args.source, *files.values()])
+    lines = read_summaries([args.source, *files.values()])
+    for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
+        warn("etads-human", find_leftovers(name, summaries))
+    sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
         raise ValueError(f"--key {args.key}: choose a place outside {args.out}, which annotators will get")
     for path in (args.key, args.out):

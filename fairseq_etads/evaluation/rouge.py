@@ -17,7 +17,7 @@ scikit-learn if they are installed), for which ``etads-rouge --help`` should not
 """
 
 import functools
-import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..console import leave_signals_to_parent
+from ..processes import lost_processes_reported
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
@@ -263,12 +264,16 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """``map(function, items)``, computed by ``jobs`` processes if that is more than one; in the same order."""
+    """``map(function, items)``, computed by ``jobs`` processes if that is more than one; in the same order.
+
+    Raises:
+        InputError: a process was killed.
+    """
     if jobs == 1:
         yield from map(function, items)
         return
-    with multiprocessing.Pool(jobs, leave_signals_to_parent) as pool:
-        yield from pool.imap(function, items, chunksize=64)
+    with lost_processes_reported(), ProcessPoolExecutor(jobs, initializer=leave_signals_to_parent) as pool:
+        yield from pool.map(function, items, chunksize=64)
 
 
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:

@@ -22,7 +22,10 @@ _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """The lines of a UTF-8 file, without the line feed (and carriage return) that ends each.
+    """The lines of a UTF-8 file, plain or compressed, without the line feed (and carriage return) that ends each.
+
+    Args:
+        path: of the file; ``-`` is standard input, which can be read once.
 
     Raises:
         ValueError: the file cannot be read, or is not UTF-8; names the line.

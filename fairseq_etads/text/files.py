@@ -1,33 +1,64 @@
 """Read text files, plain or compressed, line by line; an error names the file and the line that is not UTF-8."""
 
-import bz2
 import contextlib
-import gzip
-import lzma
-import zlib
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Optional
+from typing import Any, BinaryIO, Iterator, Optional
 
-_OPENERS: Dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+from .compression import DECOMPRESSORS, open_compressed
+
+STANDARD_INPUT = "-"
+"""The file name that stands for standard input."""
+
+ESCAPE_INVALID = "surrogateescape"
+"""A ``fallback`` of :func:`read_lines`: bytes that are not UTF-8 become characters that :func:`is_utf8` finds."""
+
+_read_input: Any = None
+"""The standard input that has been read: there is nothing more to read in it."""
 
 
 class InputError(ValueError):
     """A mistake in the input or the options that the user can correct; commands show it as one line."""
 
 
+def name_of(path: Path) -> str:
+    """What to call a file in a message."""
+    return "standard input" if path.name == STANDARD_INPUT else str(path)
+
+
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a plain, .gz, .xz or .bz2 file for reading, decompressed.
+    """Open a plain, .gz, .xz, .bz2 or .zst file for reading, decompressed; ``-`` is standard input.
 
     Raises:
-        InputError: the file cannot be read or turns out to be damaged, when it is opened or while it is read.
+        InputError: the file cannot be read or turns out to be damaged or cut off, when it is opened or while it is
+            read; or standard input is to be read a second time.
     """
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            yield file
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        if str(path) == STANDARD_INPUT:
+            yield _standard_input()
+        else:
+            with open_compressed(path) if path.suffix in DECOMPRESSORS else open(path, "rb") as file:
+                yield file
+    except OSError as error:
+        raise InputError(f"{name_of(path)}: cannot be read ({error.strerror or error})") from None
+
+
+def _standard_input() -> BinaryIO:
+    """The bytes of standard input; raises InputError if they have been read before."""
+    global _read_input
+    if sys.stdin is None:
+        raise InputError("standard input: cannot be read (it is closed)")
+    if sys.stdin is _read_input:
+        raise InputError("standard input (-) is given twice; it can be read once only: write it to a file first")
+    _read_input = sys.stdin
+    return sys.stdin.buffer
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text was UTF-8 when it was read with ``fallback=ESCAPE_INVALID``."""
+    return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
@@ -37,10 +68,10 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     match line by line.
 
     Args:
-        path: a plain or compressed file. A byte order mark at its beginning is skipped.
+        path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
         fallback: how to read a line that is not UTF-8: the name of an encoding, or "replace" to put U+FFFD in the place
-            of invalid bytes; empty to refuse it.
-        counts: if given, the lines that were read by ``fallback`` are counted in it.
+            of invalid bytes; ESCAPE_INVALID to leave it to the caller; empty to refuse it.
+        counts: if given, the lines that were read by ``fallback`` are counted in it, but for ESCAPE_INVALID.
         ends: keep the line ends.
 
     Raises:
@@ -53,16 +84,16 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                text = _decode(line, fallback, f"{path}, line {number}", error)
-                if counts is not None:
+                text = _decode(line, fallback, f"{name_of(path)}, line {number}", error)
+                if counts is not None and fallback != ESCAPE_INVALID:
                     counts[f"lines not UTF-8, read as {fallback}"] += 1
             yield text if ends else text.rstrip("\r\n")
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
     """The text of a line that is not UTF-8, read by ``fallback``; InputError if it has no such encoding either."""
-    if fallback == "replace":
-        return line.decode("utf-8", "replace")
+    if fallback in ("replace", ESCAPE_INVALID):
+        return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         reason += ", it looks like UTF-16"

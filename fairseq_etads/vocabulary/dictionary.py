@@ -8,7 +8,7 @@ import copy
 import hashlib
 import re
 import threading
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from fairseq.data import Dictionary
@@ -68,6 +68,35 @@ def without_tail(dictionary: Dictionary) -> Dictionary:
     return head
 
 
+def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
+    """What fairseq's ``load`` makes of a dictionary file; ``file`` is its name or, as for fairseq, an open file.
+
+    Raises:
+        ValueError: it is no dictionary; names file and line, which fairseq does not.
+    """
+    try:
+        return load(file, *arguments)
+    except OSError:
+        raise
+    except Exception as error:  # fairseq raises plain Exception for what is not UTF-8
+        place = f"{file}, line {_first_bad_line(file)}: " if isinstance(file, str) else ""
+        reason = " ".join(str(error).split()).split(". Duplicate words can")[0]
+        raise ValueError(f"{place}not a dictionary, which has a word and its count in each line ({reason})") from None
+
+
+def _first_bad_line(file: str) -> int:
+    """The number of the first line of a dictionary file that is not UTF-8, has no count or has a word again."""
+    words = set()
+    with open(file, encoding="utf-8", errors="surrogateescape") as lines:
+        for number, line in enumerate(lines, 1):
+            word, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
+            readable = not any("\udc80" <= character <= "\udcff" for character in line)
+            if not readable or word in words or not re.fullmatch(r"[+-]?\d{1,4000}", count):
+                return number
+            words.add(word)
+    return len(words)
+
+
 class SummarizationDictionary(Dictionary):
     """fairseq's dictionary, which also remembers V when it is loaded, and whose copy tail can grow.
 
@@ -83,9 +112,10 @@ class SummarizationDictionary(Dictionary):
         """As fairseq's.
 
         Raises:
-            ValueError: a word with a count stands behind one without, so that it would not be learnt.
+            ValueError: the file is no dictionary (names file and line); or a word with a count stands behind one
+                without, so that it would not be learnt.
         """
-        dictionary: SummarizationDictionary = super().load(f, add_special_symbols)
+        dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
         known = known_words(dictionary)
         late = next((number for number in range(known, len(dictionary)) if dictionary.count[number]), None)
         if late is not None:

@@ -5,9 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.compression import DECOMPRESSORS
+from fairseq_etads.text.files import ESCAPE_INVALID, InputError, is_utf8, read_lines
 
-from ..documents import Document
+from ..documents import BadDocument, Document
+from .shares import Shares
 
 
 class Reader:
@@ -22,6 +24,8 @@ class Reader:
         splits_text: whether documents may have to be cut into sentences.
         counts: how often files were changed or skipped over, by kind of change, for report.json.
         notes: sentences to show to the user.
+        shares: how the corpus is split, if it comes in one piece: all splits then have the same items, and the
+            documents decide.
     """
 
     name: ClassVar[str]
@@ -31,9 +35,10 @@ class Reader:
     splits_text: bool = True
 
     def __init__(self, args: argparse.Namespace):
-        self.fallback: str = args.fallback_encoding
+        self.fallback: str = args.fallback_encoding or (ESCAPE_INVALID if args.skip_bad else "")
         self.counts: Counter = Counter()
         self.notes: List[str] = []
+        self.shares: Optional[Shares] = None
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +88,26 @@ class Reader:
         """Raise InputError if ``kept``, the documents written of each split, are not as many as the corpus has."""
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Lines of a file; those that are not UTF-8 are read by --fallback-encoding and counted."""
+        """Lines of a file; those that are not UTF-8 are read by --fallback-encoding and counted.
+
+        With --skip-bad and no such encoding, :meth:`check_utf8` finds them.
+        """
         return read_lines(path, self.fallback, self.counts, ends)
 
+    def check_utf8(self, *texts: str) -> None:
+        """Raise BadDocument if a text, as :meth:`lines` returns it, was not UTF-8."""
+        if self.fallback == ESCAPE_INVALID and not all(map(is_utf8, texts)):
+            raise BadDocument("not UTF-8")
+
     def text(self, path: Path) -> str:
-        """A small file as a whole, with newlines between lines."""
-        return "\n".join(self.lines(path))
+        """A small file as a whole, with newlines between lines.
+
+        Raises:
+            BadDocument: it is not UTF-8, with --skip-bad. InputError: the same without it, or it cannot be read.
+        """
+        text = "\n".join(self.lines(path))
+        self.check_utf8(text)
+        return text
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
@@ -106,8 +125,18 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
     """The first file with one of the names, plain or compressed, in one of the folders; None if there is none."""
     for name in names:
         for folder in folders:
-            for suffix in ("", ".gz", ".xz", ".bz2"):
+            for suffix in ("", *DECOMPRESSORS):
                 path = folder / (name + suffix)
                 if path.is_file():
                     return path
     return None
+
+
+def add_keep_original(parser: argparse.ArgumentParser) -> None:
+    """Add the option --keep-original of corpora that are lower-cased and whose digits are masked."""
+    parser.add_argument(
+        "--keep-original",
+        action="store_true",
+        help="also write SPLIT.source.original, the documents in their case and with their digits, from which "
+        "etads-prepare --spacy-model then makes its tags",
+    )

@@ -12,7 +12,7 @@ from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import TreebankWords, split_sentences
 
 from ..documents import BadDocument, Document
-from .base import existing, first_existing
+from .base import add_keep_original, existing, first_existing
 from .gigaword import further_references
 from .parallel import LineReader
 
@@ -36,6 +36,9 @@ makes them. Either way it is a test set."""
         self.references = args.references
         self.keep_datelines = args.keep_datelines
         self.as_gigaword = args.as_gigaword
+        self.keep_original = args.keep_original
+        if self.keep_original and not self.as_gigaword:
+            raise InputError("--keep-original: goes with --as-gigaword, without which the text is as it was")
         self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
         self.files = {}
@@ -62,6 +65,7 @@ makes them. Either way it is a test set."""
             help="each article must have this many; 0: any (default: %(default)s)")  # fmt: skip
         add("--as-gigaword", action="store_true",
             help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines")  # fmt: skip
+        add_keep_original(parser)
         add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
 
     def _check_references(self, found: int, where: str) -> None:
@@ -119,10 +123,12 @@ makes them. Either way it is a test set."""
         if paragraphs and not self.keep_datelines:
             match = _DATELINE.match(paragraphs[0])
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
+        original: List[str] = []
         if self.as_gigaword:
-            paragraphs = [line for paragraph in paragraphs for line in _like_gigaword(paragraph)]
+            original = [line for paragraph in paragraphs for line in _treebank_sentences(paragraph)]
+            paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
         references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
-        return Document(paragraphs, references, source_in_sentences=self.as_gigaword, targets_in_sentences=True)
+        return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
 
 
 @functools.lru_cache(maxsize=None)
@@ -130,9 +136,9 @@ def _treebank() -> TreebankWords:
     return TreebankWords()
 
 
-def _like_gigaword(paragraph: str) -> List[str]:
-    """Sentences of Treebank words in lower case, with # for each digit."""
-    return [re.sub("[0-9]", "#", " ".join(_treebank().encode(sentence))) for sentence in split_sentences(paragraph)]
+def _treebank_sentences(paragraph: str) -> List[str]:
+    """Sentences of Treebank words."""
+    return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
 
 
 def parse_article(text: str) -> List[str]:

@@ -11,7 +11,7 @@ from fairseq_etads.text.files import InputError
 
 from ..documents import Document, Unfit
 from ..files import SPLITS
-from .base import existing, first_existing
+from .base import add_keep_original, existing, first_existing
 from .parallel import Item, LineReader
 
 FILE_NAMES = {
@@ -53,6 +53,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         if args.rare < 0:
             raise InputError(f"--rare {args.rare}: choose 0 or more")
         self.filter = args.filter
+        self.keep_original = args.keep_original
         self.common: Optional[List[FrozenSet[str]]] = self._common(args.rare) if args.rare > 1 else None
 
     @staticmethod
@@ -66,6 +67,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
             help=f"words with fewer occurrences become {UNKNOWN}, counted apart for articles and titles "
             "(default: %(default)s, as NAMAS; 0: none); training text that has it already is left as it is",
         )
+        add_keep_original(parser)
         parser.add_argument(
             "--filter", action="store_true", help="drop the pairs of train and valid that NAMAS's filter drops"
         )
@@ -87,6 +89,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
         return common
 
     def parse(self, item: Item) -> Document:
+        self.check_utf8(item[2], *item[3])
         source, *targets = (_normalised(line) for line in (item[2], *item[3]))
         if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
             reason = filter_reason(source.split(), targets[0].split())
@@ -97,7 +100,7 @@ UNK of the ready-made test set too. What is ready-made stays as it is."""
                 " ".join(word if word in self.common[side > 0] else UNKNOWN for word in line.split())
                 for side, line in enumerate((source, *targets))
             )
-        return Document([source], [[target] for target in targets], True, True)
+        return Document([source], [[target] for target in targets], True, True, [item[2]] if self.keep_original else [])
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:

@@ -5,12 +5,13 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.text.files import InputError, name_of
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from ..documents import Document
 from ..files import SPLITS
 from .base import Reader, existing
+from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
 """File, line number, document, references."""
@@ -22,24 +23,26 @@ class LineReader(Reader):
     files: Dict[str, List[Path]]
 
     def splits(self) -> List[str]:
-        return [split for split in SPLITS if split in self.files]
+        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
 
     def inputs(self) -> Dict[str, List[Path]]:
-        return {split: self.files[split] for split in self.splits()}
+        return {key: self.files[key] for key in (*SPLITS, "input") if key in self.files}
 
     def items(self, split: str) -> Iterator[Item]:
-        paths = self.files[split]
+        paths = self.files["input" if self.shares else split]
         rows = itertools.zip_longest(*map(self.lines, paths))
         for number, (source, *targets) in enumerate(rows, 1):
             if source is None or None in targets:
                 shorter = paths[(source, *targets).index(None)]
-                raise InputError(f"{shorter} has {number - 1:,} lines, fewer than {paths[0]} or another file beside it")
+                other = f"{name_of(paths[0])} or another file beside it"
+                raise InputError(f"{name_of(shorter)} has {number - 1:,} lines, fewer than {other}")
             yield str(paths[0]), number, source, targets
 
     def where(self, item: Item) -> str:
-        return f"{item[0]}, line {item[1]}"
+        return f"{name_of(Path(item[0]))}, line {item[1]}"
 
     def parse(self, item: Item) -> Document:
+        self.check_utf8(item[2], *item[3])
         return Document([item[2]], [[target] for target in item[3]], True, True)
 
 
@@ -47,22 +50,25 @@ class Parallel(LineReader):
     name = "parallel"
     summary = "plain text: a file of documents and one or more of summaries"
     description = f"""\
-One document or summary a line. Lines that hold the mark {SENTENCE_MARK} between sentences keep it with --marked;
-without, it counts as a part of the text and is neutralised."""
+  etads-corpus parallel --train train.doc train.sum --valid valid.doc valid.sum --test ... --out TEXT
+  etads-corpus parallel --input all.doc all.sum --split 90/5/5 --out TEXT
+
+One document or summary a line; - is standard input. Lines that hold the mark {SENTENCE_MARK} between sentences keep it
+with --marked; without, it counts as a part of the text and is neutralised."""
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
         self.marked = args.marked
         self.files = {}
-        for split in SPLITS:
-            paths: Optional[List[Path]] = getattr(args, split)
+        if check_input_options(args):
+            self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
+        for key in (*SPLITS, "input"):
+            paths: Optional[List[Path]] = getattr(args, key)
             if paths:
                 if len(paths) < 2:
-                    raise InputError(f"--{split} {paths[0]}: give a file of documents and at least one of summaries")
-                self.files[split] = [existing(f"--{split}", path) for path in paths]
-        if not self.files:
-            raise InputError("give at least one of --train, --valid and --test")
+                    raise InputError(f"--{key} {paths[0]}: give a file of documents and at least one of summaries")
+                self.files[key] = [existing(f"--{key}", path) for path in paths]
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +76,11 @@ without, it counts as a part of the text and is neutralised."""
             parser.add_argument(
                 f"--{split}", metavar="FILE", type=Path, nargs="+", help="documents, then summaries (then further ones)"
             )
+        add_input_options(parser, "FILE", "the same for all splits together", several=True)
         parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")
 
     def parse(self, item: Any) -> Document:
+        self.check_utf8(item[2], *item[3])
         source, targets = [item[2]], [[target] for target in item[3]]
         if self.marked:
             source, targets = source[0].split(SENTENCE_MARK), [target[0].split(SENTENCE_MARK) for target in targets]

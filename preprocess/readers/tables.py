@@ -1,17 +1,18 @@
 """Tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
 
 import argparse
-import csv
 import json
-import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.text.compression import DECOMPRESSORS
+from fairseq_etads.text.files import STANDARD_INPUT, InputError, name_of, open_binary
 
-from ..documents import BadDocument, Document
+from ..documents import BadDocument, Document, Unfit
 from ..files import SPLITS
 from .base import Reader, existing, first_existing
+from .csv_rows import DELIMITERS, parse_delimiter, read_rows
+from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 COLUMNS = (
     ("article", "highlights"),
@@ -27,14 +28,13 @@ COLUMNS = (
 )
 """Pairs of column names, those of Hugging Face's data sets among them; the first that a table has is taken."""
 
-FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
-LONGEST_CELL = 1 << 26
-"""Characters of a cell of CSV; a longer one comes of a quote that was never closed."""
-
-_LONE_CR = re.compile(r"\r(?!\n)")
+FORMATS = ("jsonl", "csv", "tsv", "parquet")
+SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
+"""How a file name ends, behind its last dot, and the format that this tells."""
 
 Item = Tuple[str, int, Any]
-"""File, number of the line or record, and its content: the two cells, the split and line of JSON, or what is wrong."""
+"""Key of the file in Table.files, number of the line or record, and its content: the line of JSON, the two cells, or
+what is wrong, a BadDocument."""
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
@@ -47,28 +47,37 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
     """Options of :class:`Table` for JSON lines with "source" and "target", beside the shared options in ``args``."""
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
-    return argparse.Namespace(**{**vars(args), **dict.fromkeys(SPLITS), **files, **columns})
+    not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
+    return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
 
 
 def format_of(path: Path) -> str:
-    """The format that a file name tells, .gz, .xz and .bz2 at its end aside.
+    """The format that a file name tells, .gz, .xz, .bz2 and .zst at its end aside; of standard input its beginning.
 
     Raises:
         InputError: it tells none.
     """
-    suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in (".gz", ".xz", ".bz2")]
-    if suffixes and suffixes[-1] in FORMATS:
-        return suffixes[-1]
-    raise InputError(f"{path}: of which format? choose a name that ends in .{', .'.join(FORMATS)}")
+    if path.name == STANDARD_INPUT:
+        with open_binary(path) as file:
+            beginning = file.read(1 << 12).lstrip(b"\xef\xbb\xbf \t\r\n")
+        return "parquet" if beginning.startswith(b"PAR1") else "jsonl" if beginning[:1] in (b"{", b"[") else "csv"
+    suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in DECOMPRESSORS]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        return SUFFIXES[suffixes[-1]]
+    raise InputError(f"{path}: of which format? choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
 
 
 class Table(Reader):
     name = "table"
     summary = "JSON lines, CSV, TSV or Parquet with a column of documents and one of summaries"
     description = f"""\
-The format is told by the name: .jsonl, .csv, .tsv (also .gz, .xz, .bz2) or .parquet. Known columns are
-{", ".join("/".join(pair) for pair in COLUMNS)}. A value is a text, whose lines
-are paragraphs, or the sentences of a summary if it has several; or a list of sentences."""
+  etads-corpus table --train train.csv --valid valid.csv --test test.csv --out TEXT
+  etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
+
+The format is told by the name: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard input. Known
+columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
+{", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value is
+a text, whose lines are paragraphs, or the sentences of a summary if it has several; or a list of sentences."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -76,137 +85,162 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         self.lists_are_references = args.target_list == "references"
         self.quotes = not args.no_quotes
         self.skip_bad: bool = args.skip_bad
-        files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
-        if not files:
-            raise InputError("give at least one of --train, --valid and --test")
-        self.files = {split: existing(f"--{split}", path) for split, path in files.items()}
-        self.columns = {split: self._columns(path) for split, path in self.files.items()}
+        self.delimiter = parse_delimiter(args.delimiter or "")
+        files: Dict[str, Path] = {}
+        if check_input_options(args):
+            self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
+            files["input"] = args.input
+        files.update({split: getattr(args, split) for split in SPLITS if getattr(args, split)})
+        self.files = {key: existing(f"--{key}", path) for key, path in files.items()}
+        self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
+        if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
+            raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+        self.delimiters: Dict[str, str] = {}
+        self.columns = {key: self._columns(key) for key in self.files}
         self.counts.clear()  # the lines that were looked at will be read again
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
         for split in SPLITS:
-            parser.add_argument(f"--{split}", metavar="FILE", type=Path)
-        parser.add_argument(
-            "--source-column", metavar="NAME", default="", help="column of documents, if not a known one"
-        )
-        parser.add_argument("--target-column", metavar="NAME", default="", help="column of summaries")
-        parser.add_argument("--no-quotes", action="store_true", help="CSV, TSV: a quote does not enclose a cell")
-        parser.add_argument(
-            "--target-list",
-            choices=("sentences", "references"),
-            default="sentences",
-            help="what a list in the column of summaries holds (default: %(default)s)",
-        )
+            add(f"--{split}", metavar="FILE", type=Path)
+        add_input_options(parser, "FILE", "one table for all splits", several=False)
+        add("--format", choices=FORMATS, help="of all files, if their names do not tell")
+        add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
+        add("--target-column", metavar="NAME", default="", help="column of summaries")
+        add("--delimiter", metavar="CHAR",
+            help='CSV, TSV: what separates cells, a character or "tab" (default: of comma, tab, semicolon and bar the '
+            "one by which the header has the columns)")  # fmt: skip
+        add("--no-quotes", action="store_true", help="CSV, TSV: a quote does not enclose a cell")
+        add("--target-list", choices=("sentences", "references"), default="sentences",
+            help="what a list in the column of summaries holds (default: %(default)s)")  # fmt: skip
 
-    def _columns(self, path: Path) -> Tuple[str, str]:
+    def _columns(self, key: str) -> Tuple[str, str]:
         """The names of the columns of documents and of summaries, from a file's header or its first record."""
-        if format_of(path) == "parquet":
+        path = self.files[key]
+        if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
-        if format_of(path) in ("csv", "tsv"):
-            return self._choose(path, next((row for row in self._rows(path) if row), []))
+        if self.formats[key] in ("csv", "tsv"):
+            return self._columns_of_header(key)
         first: Optional[InputError] = None
         for number, line in enumerate(self.lines(path), 1):
             if not line.strip():
                 continue
             try:
-                return self._choose(path, list(_record(line)))
+                return self._choose(path, list(self._record(line)))
             except BadDocument as error:
-                found = InputError(f"{path}, line {number}: {error}{_array_hint(line)}")
+                found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
                 found = error
             if not self.skip_bad:  # with --skip-bad the first record that has the columns tells them
                 raise found
             first = first or found
-        raise first or InputError(f"{path}: empty")
+        raise first or InputError(f"{name_of(path)}: empty")
+
+    def _columns_of_header(self, key: str) -> Tuple[str, str]:
+        """The columns of a CSV or TSV file by the first delimiter that makes them of the header.
+
+        Raises:
+            InputError: none does; the message is about the one that makes the most columns.
+        """
+        path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
+        failures: List[Tuple[int, InputError]] = []
+        for delimiter in [self.delimiter] if self.delimiter else sorted(DELIMITERS, key=lambda d: d != usual):
+            self.delimiters[key] = delimiter
+            names: List[str] = []
+            try:
+                names = next((row for row in self._rows(key) if row), [])
+                chosen = self._choose(path, names)
+            except InputError as error:
+                failures.append((-len(names), error))
+                continue
+            if delimiter != (self.delimiter or usual):
+                self.notes.append(f"{name_of(path)}: cells are separated by {DELIMITERS[delimiter]}")
+            return chosen
+        raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """The two columns to take among ``names``: those asked for, else the first known pair."""
-        known = next((pair for pair in COLUMNS if pair[0] in names and pair[1] in names), ("", ""))
-        chosen = (self.asked_columns[0] or known[0], self.asked_columns[1] or known[1])
-        for column, option in zip(chosen, ("--source-column", "--target-column")):
-            if column not in names:
-                wrong = f"{column}: no such column" if column else "is needed: no known pair of columns"
-                raise InputError(f"{option} {wrong} in {path}; it has {', '.join(names) or 'none'}")
-            if names.count(column) > 1:
-                raise InputError(f"{path}: {names.count(column)} columns are named {column}")
-        return chosen
+        """The two columns to take among ``names``: those asked for, else the first known pair; case counts last."""
+        known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
+        chosen = []
+        has = f"{name_of(path)}; it has {', '.join(names) or 'none'}"
+        options = ("--source-column", "--target-column")
+        if not any((*known, *self.asked_columns)):
+            raise InputError(f"{' and '.join(options)} are needed: no known pair of columns in {has}")
+        for asked, usual, option in zip(self.asked_columns, known, options):
+            found = _like(asked or usual, names)
+            if not found:
+                wrong = f"{asked}: no such column" if asked else "is needed: no known pair of columns"
+                raise InputError(f"{option} {wrong} in {has}")
+            if len(found) > 1:
+                raise InputError(f"{name_of(path)}: {len(found)} columns are named {' or '.join(sorted(set(found)))}")
+            chosen.append(found[0])
+        return chosen[0], chosen[1]
 
     def splits(self) -> List[str]:
-        return [split for split in SPLITS if split in self.files]
+        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
 
     def inputs(self) -> Dict[str, List[Path]]:
-        return {split: [self.files[split]] for split in self.splits()}
+        return {key: [self.files[key]] for key in (*SPLITS, "input") if key in self.files}
 
     def total(self, split: str) -> Optional[int]:
-        path = self.files[split]
-        return int(_parquet(path).metadata.num_rows) if format_of(path) == "parquet" else None
+        key = "input" if self.shares else split
+        return int(_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
     def items(self, split: str) -> Iterator[Item]:
-        path, columns = self.files[split], list(self.columns[split])
-        if format_of(path) == "parquet":
-            rows = (tuple(row[column] for column in columns) for row in _parquet_rows(path, columns))
-            yield from ((str(path), number, row) for number, row in enumerate(rows, 1))
-        elif format_of(path) in ("csv", "tsv"):
-            yield from self._cells(path, columns)
+        key = "input" if self.shares else split
+        if self.formats[key] == "parquet":
+            rows = _parquet_rows(self.files[key], list(self.columns[key]))
+            yield from ((key, number, row) for number, row in enumerate(rows, 1))
+        elif self.formats[key] in ("csv", "tsv"):
+            yield from self._cells(key)
         else:
-            for number, line in enumerate(self.lines(path), 1):
+            for number, line in enumerate(self.lines(self.files[key]), 1):
                 if line.strip():
-                    yield str(path), number, (split, line)
+                    yield key, number, line
                 else:
                     self.counts["blank lines between records"] += 1
 
-    def _cells(self, path: Path, columns: List[str]) -> Iterator[Item]:
+    def _rows(self, key: str) -> Iterator[List[str]]:
+        """All rows of a CSV or TSV file, its header too; a blank line is an empty row."""
+        path = self.files[key]
+        return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
+
+    def _cells(self, key: str) -> Iterator[Item]:
         """Items of a CSV or TSV file."""
-        rows = enumerate(self._rows(path), 1)
+        rows = enumerate(self._rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
-        places = [names.index(column) for column in columns]
+        places = [names.index(column) for column in self.columns[key]]
         for number, row in rows:
-            if len(row) == len(names):
-                yield str(path), number, tuple(row[place] for place in places)
+            if row == names:  # of tables put behind one another
+                yield key, number, Unfit("the header again")
+            elif len(row) == len(names):
+                try:
+                    self.check_utf8(*row)
+                    yield key, number, tuple(row[place] for place in places)
+                except BadDocument as error:
+                    yield key, number, error
             elif row:
-                yield str(path), number, f"{len(row)} cells, but the header has {len(names)}"
+                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
             else:
                 self.counts["blank lines between records"] += 1
 
-    def _rows(self, path: Path) -> Iterator[List[str]]:
-        """All rows of a CSV or TSV file, its header too; a blank line is an empty row."""
-        csv.field_size_limit(LONGEST_CELL)
-        how = {"strict": True} if self.quotes else {"quoting": csv.QUOTE_NONE}
-        rows = csv.reader(self._csv_lines(path), delimiter="\t" if format_of(path) == "tsv" else ",", **how)
-        try:
-            yield from rows
-        except csv.Error as error:
-            advice = "; --no-quotes takes quotes for characters like others" if self.quotes else ""
-            reason = f"not {format_of(path).upper()} ({error}){advice}"
-            raise InputError(f"{path}, line {rows.line_num}: {reason}") from None
-
-    def _csv_lines(self, path: Path) -> Iterator[str]:
-        """Lines without what the csv module stops at: carriage returns in cells and, before Python 3.11, NULs."""
-        for number, line in enumerate(self.lines(path, ends=True), 1):
-            line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
-            if found and number == 1:
-                raise InputError(f"{path}, line 1: a carriage return inside the header; lines must end in newlines")
-            self.counts["carriage returns replaced by spaces"] += found
-            yield line
-
     def where(self, item: Item) -> str:
-        return f"{item[0]}, {'line' if format_of(Path(item[0])) in ('jsonl', 'json') else 'record'} {item[1]}"
+        key, number, _ = item
+        return f"{name_of(self.files[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
 
     def parse(self, item: Item) -> Document:
-        content = item[2]
+        key, _, content = item
+        if isinstance(content, BadDocument):
+            raise content
         if isinstance(content, str):
-            raise BadDocument(content)
-        if format_of(Path(item[0])) in ("jsonl", "json"):
-            split, line = content
-            columns, record = self.columns[split], _record(line)
-            for column in columns:
+            record = self._record(content)
+            for column in self.columns[key]:
                 if column not in record:
                     raise BadDocument(f'no "{column}"')
-            source, target = (record[column] for column in columns)
-        else:
-            source, target = content
+            content = tuple(record[column] for column in self.columns[key])
+        source, target = content
         if self.lists_are_references and isinstance(target, list):
             references = [_pieces(reference, "summary") for reference in target]
         else:
@@ -215,6 +249,24 @@ are paragraphs, or the sentences of a summary if it has several; or a list of se
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
+
+    def _record(self, line: str) -> Dict[str, Any]:
+        """The object of a line of JSON; raises BadDocument if there is none."""
+        self.check_utf8(line)
+        try:
+            record = json.loads(line, object_pairs_hook=_without_repeated_keys)
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+            raise BadDocument(f"not JSON ({reason})") from None
+        if not isinstance(record, dict):
+            raise BadDocument("not a JSON object")
+        return record
+
+
+def _like(wanted: str, names: Sequence[str]) -> List[str]:
+    """The names that are equal to one that is wanted, or else equal but for case and white space around them."""
+    exact = [name for name in names if name == wanted]
+    return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
@@ -231,18 +283,6 @@ def _pieces(value: Any, what: str) -> List[str]:
         return [piece for piece in value if piece.strip()]
     kind = "a list with other things than texts" if isinstance(value, list) else f"of type {type(value).__name__}"
     raise BadDocument(f"{what} is {kind}")
-
-
-def _record(line: str) -> Dict[str, Any]:
-    """The object of a line of JSON; raises BadDocument if there is none."""
-    try:
-        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
-        raise BadDocument(f"not JSON ({reason})") from None
-    if not isinstance(record, dict):
-        raise BadDocument("not a JSON object")
-    return record
 
 
 def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
@@ -264,20 +304,39 @@ def _parquet(path: Path) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{name_of(path)}: Parquet needs pyarrow: pip install pyarrow") from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path}: not Parquet ({str(error).splitlines()[0]})") from None
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{name_of(path)}: not Parquet ({reason})") from None
 
 
-def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Dict[str, Any]]:
+def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
+    """The values of the columns in each row, or what is wrong with the row."""
+    from pyarrow import ArrowException
+
     file = _parquet(path)
     try:
         for batch in file.iter_batches(batch_size=256, columns=columns):
-            yield from batch.to_pylist()
-    except (OSError, ValueError, KeyError) as error:  # pyarrow's own are among them
-        raise InputError(f"{path}: damaged Parquet ({(str(error).splitlines() or [''])[0]})") from None
+            try:
+                rows = batch.to_pylist()
+            except UnicodeDecodeError:
+                rows = [_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
+            for row in rows:
+                yield row if isinstance(row, BadDocument) else tuple(row[column] for column in columns)
+    except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{name_of(path)}: damaged Parquet ({reason})") from None
+
+
+def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
+    """The only row of a batch, or what is wrong with it."""
+    try:
+        row: Dict[str, Any] = batch.to_pylist()[0]
+        return row
+    except UnicodeDecodeError:
+        return BadDocument("not UTF-8")
 
 
 class SciTldr(Table):

@@ -112,6 +112,17 @@ def test_a_corpus_of_ones_own_runs_twice_and_names_what_is_wrong(tmp_path):
     assert result.returncode == 2 and "--train nowhere.csv: no such file" in result.stdout
 
 
+def test_one_file_of_json_lines_becomes_prepared_data_by_one_command(tmp_path):
+    path = corpora.table(
+        tmp_path / "mine.jsonl", [{"Document": r["article"], "SUMMARY": "x"} for r in corpora.rows(60)]
+    )
+    script, out = SCRIPTS / "prepare_custom.sh", tmp_path / "out"
+    command = f"{script} --input - --split 60/20/20 --out {out} --jobs 1 -- --tokens word --size 20 < {path}"
+    said = run_command(["bash", "-c", command], cwd=tmp_path).stdout
+    numbers = [len(sizes(out, split)) for split in ("train", "valid", "test")]
+    assert sum(numbers) == 60 and min(numbers) > 2 and f"train: {numbers[0]} documents" in said
+
+
 TINY = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--num-workers", "0", "--no-progress-bar"]
 HEADS = ["--encoder-attention-heads", "2", "--decoder-attention-heads", "2"]
 

@@ -141,6 +141,7 @@ def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
         "invisible characters removed": 1,
         "literal <q> neutralised": 2,
         "lone surrogates replaced": 1,
+        "paragraphs or sentences put into Unicode's form NFC": 1,
     }
 
 

@@ -209,7 +209,8 @@ def test_marks_in_the_text_are_counted(tmp_path, indexes):
     (tmp_path / "more").write_bytes(more)
     assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
-    assert report["neutralised_marks"] == 2 and "2 literal <q> neutralised" in debian.summarise(report)
+    assert report["changed"]["literal <q> neutralised"] == 2
+    assert "2  literal <q> neutralised" in debian.summarise(report)
 
 
 # Splitting

@@ -138,3 +138,75 @@ def test_tags_of_spacy(text, tmp_path):
     prepare(text, out, "word", 30, True, 1, factors=["ner", "pos"], spacy_model=str(tmp_path / "model"))
     assert lines(out / "factors" / "test.ner")[0].split()[:4] == ["O", "B-PRODUCT", "I-PRODUCT", "O"]
     assert set(lines(out / "factors" / "test.pos")[0].split()) == {"X"}
+
+
+class Tagger:
+    """Stands in for spaCy: tags a word by its form, and remembers what it was given."""
+
+    def __init__(self, model=""):
+        self.seen = []
+
+    def tags(self, words, starts):
+        self.seen.append((words, starts))
+        pos = ["NUM" if word[0].isdigit() else "NAME" if word[0].isupper() else "x" for word in words]
+        return {"pos": pos, "ner": [word.upper() for word in words]}
+
+
+@pytest.mark.parametrize(
+    "tokens,words,marks",
+    [("word", "ptb", True), ("bpe", "moses", False), ("bpe", "spaces", True), ("sentencepiece", "", True)],
+)
+def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
+    text, tmp_path, monkeypatch, tokens, words, marks
+):
+    tagger = Tagger()
+    monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
+    (text / "test.source").write_text("Mr. Smith's 120 Übungen… <q> It (5) mail@@ <S>\n\n<q>\n<unk> A\nİa 7\n")
+    out = tmp_path / "out"
+    more = {"words": words, "source_marks": marks, "factors": ["pos", "tf", "ner"], "spacy_model": "x"}
+    prepare(text, out, tokens, 90, True, 1, **more)
+    settings = Settings(tokens, words=words)
+    documents = [line for split in SPLITS for line in lines(out / "tokens" / f"{split}.source")]
+    made = [join_words(line.split(), settings) for line in documents]
+    plain = [[word for word in found if word != "<q>"] for found, _ in made]
+    assert [[word.lower() for word in seen] for seen, _ in tagger.seen] == [words for words in plain if words]
+    spelt = [word for seen, _ in tagger.seen for word in seen]
+    assert "120" in spelt and "Smith" in " ".join(spelt) and "The" in spelt
+    test_starts = tagger.seen[-3][1]
+    assert sum(test_starts) == (2 if marks else 0), "sentences are known where marks are kept"
+    expected = iter(tag for seen, _ in tagger.seen for tag in [word.upper() for word in seen])
+    for name in ("ner", "pos"):
+        values = [line.split() for split in SPLITS for line in lines(out / "factors" / f"{split}.{name}")]
+        assert [len(line) for line in values] == [len(line.split()) for line in documents]
+        for line, (found, numbers) in zip(values, made):
+            by_word = dict(zip(numbers, line))
+            assert [by_word[number] for number in numbers] == line, "the parts of a word have its tag"
+            if name == "ner":
+                assert list(by_word.values()) == [word if word == "<q>" else next(expected) for word in found]
+
+
+def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
+    from etads_preprocess.corpus import main
+
+    folder = corpora.gigaword(tmp_path / "raw")
+    corpora.write(
+        folder / "Giga" / "input.txt", "Obama of the Network maker said 1,5 .\nThe UNK maker <q> \0 closes .\n"
+    )
+    main(["gigaword", "--data", str(folder), "--out", str(tmp_path / "text"), "--keep-original", "--source-words", "8"])
+    text = tmp_path / "text"
+    assert lines(text / "test.source") == [
+        "<unk> of the network maker said <unk> .",
+        "the <unk> maker <unk> <unk> <unk> .",
+    ]
+    assert lines(text / "test.source.original") == [
+        "Obama of the Network maker said 1,5 .",
+        "the <unk> maker <unk> <unk> <unk> .",
+    ]
+    tagger = Tagger()
+    monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
+    more = {"words": "spaces", "factors": ["pos"], "spacy_model": "x"}
+    prepare(text, tmp_path / "out", "bpe", 30, True, 1, **more)
+    assert lines(text / "test.source.original")[0].split() == tagger.seen[-2][0]
+    corpora.write(text / "test.source.original", "changed\n" * 2)
+    with pytest.raises(InputError, match="prepared with another text"):
+        prepare(text, tmp_path / "out", "bpe", 30, True, 1, **more)

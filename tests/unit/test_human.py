@@ -271,6 +271,27 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
     assert "exists; its sheets may have been given out" in capsys.readouterr().err
 
 
+def test_sheets_show_sentences_as_people_read_them(tmp_path, capsys):
+    """Marks would be read as a part of the text, and would tell a system that writes them from one that does not."""
+    texts = {"src": "One. <q> Two <b>.\n", "marked": "a b . <q>c d .\n", "plain": "a b . c d .\n", "raw": "a@@ b\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    systems = [f"--system={name}={tmp_path / name}" for name in list(texts)[1:]]
+    common = ["make", f"--source={tmp_path / 'src'}", *systems, "--items=1", "--annotators=1"]
+    assert main([*common, f"--out={tmp_path / 'out'}", f"--key={tmp_path / 'key'}"]) == 0
+    warning = capsys.readouterr().err
+    assert 'raw: 1 of 1 lines hold BPE marks ("@@")' in warning and warning.count("warning") == 1
+    table = (tmp_path / "out" / "annotator-1.csv").read_text(encoding="utf-8-sig")
+    rows = list(csv.reader(io.StringIO(table, newline="")))
+    assert rows[1][3] == "One. Two <b>." and sorted(row[4] for row in rows[1:]) == ["a b . c d ."] * 2 + ["a@@ b"]
+    page = (tmp_path / "out" / "annotator-1.html").read_text(encoding="utf-8")
+    assert page.count("<p>a b . c d .</p>") == 2 and "&lt;q&gt;" not in page and "One. Two &lt;b&gt;." in page
+    kept = [f"--out={tmp_path / 'o'}", f"--key={tmp_path / 'k'}", "--sentence-mark", "", "--quiet"]
+    assert main([*common, *kept]) == 0
+    assert "a b . &lt;q&gt;c d ." in (tmp_path / "o" / "annotator-1.html").read_text()
+    assert capsys.readouterr().err == ""
+
+
 def test_command_names_wrong_lines_and_goes_on_only_if_told(tmp_path, capsys):
     def change(rows):
         rows[1][5] = "9"

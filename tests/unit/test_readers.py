@@ -245,7 +245,7 @@ def test_columns_are_chosen_or_asked_for(tmp_path, capsys):
     records = [{"body": "He sat. She left.", "short": "a\n", "x": "y"}]
     path = corpora.table(tmp_path / "a.csv", records)
     error = refused(tmp_path, capsys, "table", "--train", path)
-    assert "--source-column is needed: no known pair" in error and "it has body, short, x" in error
+    assert "--source-column and --target-column are needed: no known pair" in error and "it has body, short, x" in error
     asked = ["--source-column", "body", "--target-column"]
     assert "--target-column sort: no such column" in refused(tmp_path, capsys, "table", "--train", path, *asked, "sort")
     out, _ = run(tmp_path, "table", "--train", path, *asked, "short")

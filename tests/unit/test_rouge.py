@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
 
 from fairseq_etads.evaluation import RougeReport, Settings, pair_scores, rouge
 from fairseq_etads.evaluation.command_line import metric_names
 from fairseq_etads.evaluation.perl import find_perl_rouge
+from fairseq_etads.evaluation.rouge import _map_in_processes
 
 METRICS = ("rouge1", "rouge2", "rougeL")
 HYPOTHESES = [
@@ -356,3 +358,9 @@ def test_wrong_arguments_are_refused_in_words(arguments, options, words):
 def test_wrong_settings_are_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
         Settings(**options)
+
+
+def test_a_killed_process_ends_the_work_with_an_error():
+    with pytest.raises(ValueError, match=r"ended from outside \(out of memory\?\); try fewer --jobs"):
+        list(_map_in_processes(killed_at_seventy, range(200), 2))
+    assert list(_map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))

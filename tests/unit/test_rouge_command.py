@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rouge import HYPOTHESES, REFERENCES
 
-from fairseq_etads.evaluation import command, rouge
+from fairseq_etads.evaluation import analysis_command, command, rouge
 from fairseq_etads.evaluation.command import COMPARE_RESAMPLES, compare_main, main
 
 
@@ -137,6 +137,34 @@ def test_carriage_returns_do_not_matter(tmp_path, capsys):
     windows.write_bytes(b"a b\r\nc\r\n")
     assert main([str(unix), str(windows)]) == 0
     assert "100.00" in capsys.readouterr().out
+
+
+class Input:
+    """Stands in for standard input."""
+
+    def __init__(self, data):
+        self.buffer = io.BytesIO(data)
+
+
+def test_a_dash_is_standard_input_which_can_be_read_once(tmp_path, capsys, monkeypatch):
+    reference = write(tmp_path / "r", ["a b", "c"])
+    for arguments in (["-", reference], [reference, "-"]):
+        monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
+        assert main(arguments) == 0
+        assert "100.00" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
+    assert compare_main([reference, "-", reference, "--bootstrap", "10"]) == 0
+    monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
+    system = ["--reference", reference, "--system", "ours=-"]
+    assert analysis_command.main(["--source", reference, *system, "--bootstrap", "10"]) == 0
+    capsys.readouterr()
+    for program, arguments in ((main, ["-", "-"]), (compare_main, ["-", reference, "-"])):
+        monkeypatch.setattr("sys.stdin", Input(b"a b\nc\n"))
+        assert program(arguments) == 2
+        assert "standard input (-) is given twice; it can be read once only" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", Input(b"a b\n\xff\n"))
+    assert main(["-", reference]) == 2
+    assert "standard input, line 2: not UTF-8" in capsys.readouterr().err
 
 
 @settings(max_examples=60)

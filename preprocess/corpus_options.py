@@ -1,0 +1,89 @@
+"""Options of etads-corpus that all corpora share, and standard input as one of their files."""
+
+import argparse
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+from fairseq_etads.text.files import STANDARD_INPUT, InputError, open_binary
+
+from .command import add_jobs
+
+
+def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
+    """Options of all corpora; ``defaults`` are a reader's own."""
+    add = parser.add_argument
+    add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
+    add("--fallback-encoding", metavar="NAME", default="",
+        help='how to read lines that are not UTF-8: an encoding such as cp1252, or "replace" for U+FFFD; such lines '
+        "are counted (default: stop and name the line)")  # fmt: skip
+    add("--skip-bad", action="store_true",
+        help="drop and count records that cannot be read or are not UTF-8 instead of stopping")  # fmt: skip
+    add("--keep-empty", action="store_true", help="keep documents or summaries that are empty instead of dropping them")
+    split = defaults.get("split", True)
+    add("--sentences", dest="split", action=argparse.BooleanOptionalAction, default=split,
+        help=f"cut paragraphs into sentences by rules (default: {'yes' if split else 'no'})")  # fmt: skip
+    stops = defaults.get("full_stops", False)
+    add("--full-stops", action=argparse.BooleanOptionalAction, default=stops,
+        help=f"add a full stop to lines that lack one (default: {'yes' if stops else 'no'})")  # fmt: skip
+    add("--strip-html", action="store_true",
+        help="take out HTML's tags, comments and scripts and decode entities (default: count and warn)")  # fmt: skip
+    add("--strip-invisible", action="store_true", help="take out zero-width characters and bidirectional control "
+        "characters (default: count them and warn)")  # fmt: skip
+    add("--source-sentences", metavar="N", type=int, default=0, help="only the first N sentences of a document")
+    add("--short-lead", metavar="CHARS", type=int, default=0,
+        help="... and one more if those have fewer characters (NAMAS on DUC: 1 sentence, 130)")  # fmt: skip
+    add("--source-words", metavar="N", type=int, default=0, help="only the first N words of a document")
+    add("--train-references", choices=("first", "all"), default="first",
+        help="of several references in train: the first, or a pair for each (default: %(default)s)")  # fmt: skip
+    add("--force", action="store_true", help="replace another corpus in TEXT")
+    add_jobs(parser)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise InputError for values that are impossible, whatever the corpus."""
+    for name in ("source_sentences", "source_words", "short_lead"):
+        if getattr(args, name) < 0:
+            raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
+    if args.fallback_encoding not in ("", "replace"):
+        try:
+            fits = b"a\n".decode(args.fallback_encoding) == "a\n"  # lines are found before they are decoded
+        except LookupError:
+            unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
+            raise InputError(f"{unknown}; choose one such as cp1252, latin-1, gb18030, or replace") from None
+        except UnicodeError:
+            fits = False
+        if not fits:
+            raise InputError(
+                f"--fallback-encoding {args.fallback_encoding}: cannot be read line by line; convert the file first: "
+                f"iconv -f {args.fallback_encoding} -t UTF-8"
+            )
+    args.jobs = max(1, args.jobs)
+
+
+@contextlib.contextmanager
+def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
+    """Put a file with the content of standard input in the place of ``-`` in ``args``: readers read files twice.
+
+    Raises:
+        InputError: ``-`` is given more than once.
+    """
+    inputs = {name: value for name, value in vars(args).items() if name != "out"}
+    given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
+    if given.count(Path(STANDARD_INPUT)) > 1:
+        raise InputError("standard input (-) is given twice; it can be read once only: write it to a file first")
+    if Path(STANDARD_INPUT) not in given:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="etads-corpus-") as folder:
+        copy = Path(folder) / STANDARD_INPUT
+        with open_binary(Path(STANDARD_INPUT)) as source, open(copy, "wb") as destination:
+            shutil.copyfileobj(source, destination)
+        for name, value in inputs.items():
+            if isinstance(value, list):
+                setattr(args, name, [copy if path == Path(STANDARD_INPUT) else path for path in value])
+            elif value == Path(STANDARD_INPUT):
+                setattr(args, name, copy)
+        yield

@@ -1,0 +1,93 @@
+"""Splits a corpus that comes in one piece by a hash of its documents (--input and --split)."""
+
+import argparse
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from fairseq_etads.text.files import InputError
+
+from ..documents import Document
+from ..files import SPLITS
+
+DEFAULT_SHARES = "90/5/5"
+
+
+def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, several: bool) -> None:
+    """Add --input, --split and --split-seed.
+
+    Args:
+        metavar, what: of --input. several: whether it takes several files.
+    """
+    add = parser.add_argument
+    files: Dict[str, Any] = {"nargs": "+"} if several else {}
+    add("--input", metavar=metavar, type=Path, help=f"{what}; instead of --train, --valid and --test", **files)
+    add("--split", dest="shares", metavar="TRAIN/VALID/TEST",
+        help="shares of --input, such as 80/10/10. A hash of its document decides where a row goes: equal documents go "
+        f"to one split, and rows that you add later move no others (default: {DEFAULT_SHARES})")  # fmt: skip
+    add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Which share of the documents each split gets, as fractions that add up to 1.
+
+    Attributes:
+        text: the shares as the user wrote them.
+    """
+
+    text: str
+    fractions: Tuple[float, ...]
+    seed: int = 1
+
+    @property
+    def splits(self) -> List[str]:
+        """The splits that get anything."""
+        return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
+
+    def split_of(self, document: Document) -> str:
+        """The split of a document. Only its words count, not its white space."""
+        words = " ".join(" ".join(document.source).split())
+        digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
+        place = int.from_bytes(digest[:8], "big") / 2**64
+        for split in self.splits:
+            place -= self.fractions[SPLITS.index(split)]
+            if place < 0:
+                return split
+        return self.splits[-1]  # rounding
+
+    def nothing_left(self, split: str) -> str:
+        """Advice if a split gets no document."""
+        return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
+
+
+def parse_shares(text: str, seed: int) -> Shares:
+    """The shares that --split says; raises InputError if they are no three numbers."""
+    try:
+        numbers = [float(part) for part in text.split("/")]
+    except ValueError:
+        numbers = []
+    total = sum(numbers)
+    if len(numbers) != len(SPLITS) or min(numbers) < 0 or not 0 < total < math.inf:
+        raise InputError(f"--split {text}: choose shares of train, valid and test, such as {DEFAULT_SHARES}")
+    return Shares(text, tuple(number / total for number in numbers), seed)
+
+
+def check_input_options(args: argparse.Namespace) -> bool:
+    """Whether --input is given.
+
+    Raises:
+        InputError: neither it nor --train, --valid or --test is given, or both are; or options of it without it.
+    """
+    given = [split for split in SPLITS if getattr(args, split)]
+    if args.input and given:
+        raise InputError(f"--input and --{given[0]} exclude one another: --input is split, --{given[0]} is a split")
+    if not args.input:
+        if not given:
+            raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
+        for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
+            if value is not None:
+                raise InputError(f"{option} {value}: goes with --input")
+    return bool(args.input)

@@ -1,0 +1,398 @@
+"""Generated inputs for every reader: the right pairs come out, or an error in words that names the place.
+
+ETADS_EXAMPLES says how many inputs each reader gets: 50 by default, 2,000 for scripts/torture.sh.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+
+import hypothesis.strategies as st
+import pytest
+from etads_preprocess import debian
+from etads_preprocess.corpus import main
+from etads_preprocess.debian_index import decode, parse_stanzas, split_description
+from etads_preprocess.factors import FactorValues
+from etads_preprocess.prepare import _settings_of
+from etads_preprocess.settings import Settings
+from generated import (
+    CELL,
+    COMPRESSORS,
+    JSON,
+    LINE,
+    LINES,
+    PAIRS,
+    VALUE,
+    WORDS,
+    check,
+    corpus,
+    damaged,
+    error_of,
+    many,
+    pairs_of,
+    simple_csv,
+    simple_json,
+    utf8,
+    without_lone_cr,
+)
+from hypothesis import given
+
+from fairseq_etads.data.factors import load_factor_dictionaries
+from fairseq_etads.evaluation import read_lines
+from fairseq_etads.text.files import InputError
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+# --- tables ---
+
+
+@st.composite
+def csv_files(draw):
+    """The name and bytes of a CSV or TSV file, its records and its options."""
+    records = draw(PAIRS)
+    suffix = draw(st.sampled_from(["csv", "tsv"]))
+    delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
+    names = draw(
+        st.sampled_from([["id", "Article", "HIGHLIGHTS"], ["id", "document", " Summary "], ["id", "src", "tgt"]])
+    )
+    text = io.StringIO()
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    writer = csv.writer(text, delimiter=delimiter, quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
+                        lineterminator=end)  # fmt: skip
+    writer.writerow(names)
+    for number, record in enumerate(records):
+        if draw(st.booleans()):
+            text.write(end)
+        writer.writerow([f"{number},{number}", *record])
+    bom = draw(st.sampled_from(["", "\ufeff"]))
+    return f"a.{suffix}", (bom + text.getvalue()).encode(), records, delimiter
+
+
+@many
+@given(file=csv_files(), say=st.booleans())
+def test_csv_as_the_csv_module_writes_it(tmp_path, file, say):
+    name, content, records, delimiter = file
+    (tmp_path / name).write_bytes(content)
+    more = ["--delimiter", {"\t": "tab"}.get(delimiter, delimiter)] if say else []
+    found = corpus(tmp_path, "table", "--train", tmp_path / name, "--no-sentences", *more)
+    check(found, pairs_of([tuple(map(without_lone_cr, record)) for record in records]))
+    if found[1]:
+        nuls = sum(text.count("\0") for record in records for text in record)
+        controls = found[1]["changed"].get("control characters replaced by spaces", 0)
+        assert controls >= nuls, "NULs were changed and not counted"
+
+
+@many
+@given(data=st.data(), records=PAIRS, delimiter=st.sampled_from([",", ";"]))
+def test_damaged_csv_is_read_as_the_csv_module_reads_it_or_refused(tmp_path, data, records, delimiter):
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter).writerows([("source", "target"), *records])
+    content = data.draw(damaged(text.getvalue().encode()))
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    found = corpus(tmp_path, "table", "--train", path, "--no-sentences", "--delimiter", delimiter)
+    expected = simple_csv(content, delimiter)
+    check(found, pairs_of(expected or []), str(path))
+    if expected is None:
+        assert found[1] is None, "the csv module refuses it"
+
+
+@many
+@given(values=st.lists(st.tuples(VALUE, VALUE), min_size=1, max_size=4), data=st.data())
+def test_json_lines_are_read_as_the_json_module_reads_them_or_refused(tmp_path, values, data):
+    ascii_only = data.draw(st.booleans())
+    records = [{"id": [1, {"x": None}], "source": source, "target": target} for source, target in values]
+    content = "\n".join(json.dumps(record, ensure_ascii=ascii_only) for record in records)
+    content = content.encode("utf-8", "replace") + data.draw(st.sampled_from([b"", b"\n", b"\r\n\r\n"]))
+    deep = b"[" * 100_000 + b"]" * 100_000
+    long = b'{"source": ' + b"9" * 5000 + b', "target": "x"}'
+    twice = b'{"source": "a", "target": "b", "source": "c"}'
+    content += data.draw(st.sampled_from([b"", b"", b"", b"\n" + deep, b"\n" + long, b"\n" + twice, b"\n[]\n", b"NaN"]))
+    if data.draw(st.booleans()):
+        content = data.draw(damaged(content))
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(content)
+    text = utf8(content)
+    expected = None if text is None else simple_json(text.split("\n"))
+    found = corpus(tmp_path, "table", "--train", path, "--no-sentences")
+    check(found, pairs_of(expected or []), str(path))
+    if expected is None:
+        assert found[1] is None or not {"source", "target"} <= set(re.findall(r'"(\w+)"\s*:', text)), found
+
+
+@many
+@given(data=st.data(), values=st.lists(st.tuples(VALUE, VALUE), min_size=2, max_size=5))
+def test_broken_records_are_dropped_and_counted_and_the_others_kept(tmp_path, data, values):
+    """--skip-bad: also lines that are not UTF-8."""
+    lines = []
+    for source, target in values:
+        line = json.dumps({"source": source, "target": target}).encode()
+        lines.append(
+            data.draw(st.sampled_from([line, line, b"\xff" + line, line + b"\xc3", line[:-1], b'{"source": 1}']))
+        )
+    lines.insert(0, b'{"source": "first", "target": "pair"}')
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    texts = [utf8(line) for line in lines]
+    good = [simple_json([text]) if text is not None else None for text in texts]
+    found, report = corpus(tmp_path, "table", "--train", path, "--no-sentences", "--skip-bad")
+    assert found == pairs_of([pair for pairs in good if pairs for pair in pairs])
+    assert sum(report["dropped"].values()) + len(found) == len(lines)
+    assert report["dropped"].get("not UTF-8", 0) == texts.count(None)
+
+
+@many
+@given(data=st.data(), values=st.lists(st.tuples(st.one_of(st.none(), CELL), CELL), min_size=1, max_size=5))
+def test_parquet(tmp_path, data, values):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    kinds = [pyarrow.string(), pyarrow.large_string()]
+    kind = data.draw(st.sampled_from(kinds))
+    sources, targets = ([value[side] for value in values] for side in (0, 1))
+    lists = data.draw(st.booleans())
+    summaries = pyarrow.array([[target, "x"] for target in targets]) if lists else pyarrow.array(targets, kind)
+    table = pyarrow.table({"id": [1] * len(values), "Document": pyarrow.array(sources, kind), "summary": summaries})
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(table, path)
+    expected = [(source or "", " ".join(target.split()) + "\nx" if lists else target) for source, target in values]
+    check(corpus(tmp_path, "table", "--train", path, "--no-sentences"), pairs_of(expected))
+    path.write_bytes(data.draw(damaged(path.read_bytes())))
+    found, report = corpus(tmp_path, "table", "--train", path, "--no-sentences")
+    assert report is not None or str(path) in found or "no document is left" in found
+
+
+# --- text in lines ---
+
+
+@many
+@given(records=LINES, data=st.data())
+def test_parallel_text_is_paired_line_by_line_or_refused(tmp_path, records, data):
+    end = data.draw(st.sampled_from(["\n", "\r\n"]))
+    paths = [tmp_path / name for name in ("documents", "summaries")]
+    contents = ["".join(record[side] + end for record in records).encode() for side in (0, 1)]
+    bom = data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
+    contents[0] = bom + contents[0]
+    if data.draw(st.booleans()):
+        contents[0] = data.draw(damaged(contents[0]))
+    for path, content in zip(paths, contents):
+        path.write_bytes(content)
+    texts = [utf8(content) for content in contents]
+    split = [text.split("\n") if text is not None else [] for text in texts]
+    split = [lines[:-1] if lines and lines[-1] == "" else lines for lines in split]
+    fits = None not in texts and len(split[0]) == len(split[1])
+    expected = pairs_of([(a.replace("\r", " "), b.replace("\r", " ")) for a, b in zip(*split)]) if fits else []
+    found = corpus(tmp_path, "parallel", "--test", *paths)
+    check(found, expected, *map(str, paths))
+    assert fits or found[1] is None
+    if fits or len(split[0]) == len(split[1]):
+        return
+    found, report = corpus(tmp_path, "parallel", "--test", *paths, "--skip-bad")
+    if texts[0] is None and contents[0].count(b"\n") == len(records) and contents[0].endswith(b"\n"):
+        raw = contents[0].removeprefix(bom).split(b"\n")[:-1]
+        kept = [(utf8(line), record[1]) for line, record in zip(raw, records) if utf8(line) is not None]
+        assert (found == pairs_of([(a.replace("\r", " "), b) for a, b in kept])) if report else not pairs_of(kept)
+
+
+@many
+@given(records=LINES, data=st.data())
+def test_gigaword_is_lower_cased_and_masked_word_by_word(tmp_path, records, data):
+    names = [tmp_path / "train.article.txt", tmp_path / "train.title.txt"]
+    for side, path in enumerate(names):
+        path.write_text("".join(record[side] + "\n" for record in records), encoding="utf-8", newline="\n")
+    masked = [tuple(re.sub("[0-9]", "#", text.lower()) for text in record) for record in records]
+    masked = [tuple(" ".join("<unk>" if w == "unk" else w for w in text.split()) for text in r) for r in masked]
+    check(corpus(tmp_path, "gigaword", "--data", tmp_path, "--rare", "0"), pairs_of(masked))
+    content = data.draw(damaged(names[0].read_bytes()))
+    names[0].write_bytes(content)
+    found, report = corpus(tmp_path, "gigaword", "--data", tmp_path, "--rare", data.draw(st.sampled_from(["0", "2"])))
+    lines = content.split(b"\n")
+    fits = utf8(content) is not None and len(lines) - (lines[-1] == b"") == len(records)
+    assert report is None or fits
+    assert report is not None or str(names[0]) in found or str(names[1]) in found or "no document is left" in found
+
+
+@many
+@given(documents=st.lists(LINE, max_size=4), highlights=st.lists(LINE, max_size=3), data=st.data())
+def test_stories(tmp_path, documents, highlights, data):
+    url = data.draw(st.sampled_from(["http://x/1", "http://ü/\u2028x", "x" * 3000]))
+    stories, lists = tmp_path / "stories", tmp_path / "lists"
+    stories.mkdir(exist_ok=True)
+    lists.mkdir(exist_ok=True)
+    (lists / "all_test.txt").write_text(url + "\r\n\n", encoding="utf-8", newline="\n")
+    path = stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story"
+    plain = [re.sub("@[a-z]+", "x", text) for text in (*documents, *highlights)]
+    documents, highlights = plain[: len(documents)], plain[len(documents) :]
+    text = "".join(f"{line}\n\n" for line in documents) + "".join(f"@highlight\n\n{line}\n\n" for line in highlights)
+    path.write_text(text, encoding="utf-8", newline="\n")
+    command = ["cnndm", "--stories", stories, "--urls", lists, "--expect", "any", "--no-sentences", "--no-full-stops"]
+    check(corpus(tmp_path, *command), pairs_of([("\n".join(documents), "\n".join(highlights))]))
+    content = data.draw(damaged(path.read_bytes()))
+    path.write_bytes(content)
+    found, report = corpus(tmp_path, *command)
+    if utf8(content) is None:
+        assert report is None and f"{path}, line " in found
+        found, report = corpus(tmp_path, *command, "--skip-bad")
+        assert report is None and "1 not UTF-8" in found
+    else:
+        assert report is not None or "no document is left" in found
+
+
+@many
+@given(documents=st.lists(LINE, min_size=1, max_size=4), headline=LINE, data=st.data())
+def test_sgml_of_duc(tmp_path, documents, headline, data):
+    for folder in ("docs/d30001t", "models"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    path = tmp_path / "docs" / "d30001t" / "APW1.1"
+    plain = [re.sub("[<>&]|[A-Z]{2,}", "x", text) for text in (*documents, headline)]
+    body = "\n".join(f"<P>\n{line}\n</P>" for line in plain[:-1])
+    path.write_text(f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n", encoding="utf-8", newline="\n")
+    (tmp_path / "models" / "D30001.P.10.T.A.APW1.1").write_text(plain[-1], encoding="utf-8", newline="\n")
+    command = ["duc", "--docs", tmp_path / "docs", "--models", tmp_path / "models", "--references", "1"]
+    command += ["--no-sentences", "--keep-datelines"]
+    check(corpus(tmp_path, *command), pairs_of([("\n".join(plain[:-1]), plain[-1])]))
+    content = data.draw(damaged(path.read_bytes()))
+    path.write_bytes(content)
+    found, report = corpus(tmp_path, *command, *data.draw(st.sampled_from([[], ["--as-gigaword"], ["--skip-bad"]])))
+    assert report is not None or str(path) in found or "no document is left" in found
+
+
+@many
+@given(words=st.lists(WORDS.map(lambda word: word[:9]), min_size=400, max_size=430), data=st.data())
+def test_folders_of_sumpubmed(tmp_path, words, data):
+    paths = []
+    for number in (1, 2, 3):
+        for kind, folder in (("text", "line_text"), ("abstract", "abstract")):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            paths.append(tmp_path / folder / f"{kind}_{number}.txt")
+            summary = "BACKGROUND\n" + " ".join(words[:20]) + "\nRESULTS\nnone\n"
+            text = " ".join(words[:300]) + "\n" + " ".join(words[300:]) + "\n" if kind == "text" else summary
+            paths[-1].write_text(text, encoding="utf-8", newline="\n")
+    damage = data.draw(st.sampled_from(paths))
+    content = data.draw(damaged(damage.read_bytes()))
+    damage.write_bytes(content)
+    out = tmp_path / "text"
+    command = ["sumpubmed", "--data", tmp_path, "--out", out, "--jobs", "1", "--force", "--no-sentences"]
+    error = error_of("etads-corpus: ", main, *command)
+    if error:
+        assert f"_{damage.stem.split('_')[1]}.txt" in error or "no document is left" in error
+        return
+    assert utf8(content) is not None
+    expected = " <q> ".join([" ".join(words[:300]), " ".join(words[300:])])
+    made = [(out / f"{split}.source").read_text(encoding="utf-8") for split in ("train", "valid", "test")]
+    assert made.count(expected + "\n") >= 2
+
+
+# --- indexes, files of summaries, of settings, of tags and of words ---
+
+
+@many
+@given(descriptions=st.lists(st.tuples(LINE, st.lists(LINE, max_size=3)), min_size=1, max_size=3), data=st.data())
+def test_indexes_of_debian(tmp_path, descriptions, data):
+    stanzas = []
+    for number, (synopsis, lines) in enumerate(descriptions):
+        body = "".join(f" {line.strip() or '.'}\n" for line in lines)
+        stanzas.append(f"Package: p{number}\nDescription-en: x{synopsis}\n{body}")
+    content = data.draw(damaged("\n".join(stanzas).encode()))
+    text, replaced = decode(content)
+    assert (replaced == 0) == (utf8(content) is not None)
+    for stanza in parse_stanzas(text):
+        target, paragraphs = split_description(stanza.get("Description-en", ""))
+        for line in (target, *paragraphs):
+            assert line == " ".join(line.split()) and "<q>" not in line.lower() and "\0" not in line
+    suffix, pack = data.draw(COMPRESSORS)
+    path, packed = tmp_path / f"index{suffix}", pack(content)
+    cut = data.draw(st.integers(0, len(packed)))
+    path.write_bytes(packed[:cut])
+    sizes = ["--valid-size", "1", "--test-size", "1", "--force"]
+    error = error_of("etads-debian: error", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
+    if suffix and cut < len(packed):
+        assert f"{path}: cannot be read (cut off" in error, "a part was taken for the whole"
+
+
+@many
+@given(content=st.one_of(st.binary(max_size=60), LINES.map(lambda r: "\n".join(a + "\r\n" + b for a, b in r).encode())),
+       data=st.data())  # fmt: skip
+def test_files_of_summaries(tmp_path, content, data):
+    suffix, pack = data.draw(COMPRESSORS)
+    path = tmp_path / f"lines{suffix}"
+    packed = pack(content)
+    if suffix and data.draw(st.booleans()):
+        packed += pack(b"more\n")  # as parallel compressors write it
+        content += b"more\n"
+    cut = data.draw(st.one_of(st.just(len(packed)), st.integers(0, len(packed))))
+    path.write_bytes(packed[:cut])
+    text = utf8(content if suffix else packed[:cut])
+    try:
+        found = read_lines(str(path))
+    except InputError as error:
+        assert str(path) in str(error)
+        assert text is None or (suffix and cut < len(packed))
+        return
+    expected = [line.rstrip("\r\n") for line in text.split("\n")]
+    expected = expected[:-1] if expected[-1] == "" and text[-1:] in ("", "\n") else expected
+    if cut == len(packed) or not suffix:
+        assert found == expected
+    else:  # whole streams, of which nothing tells that others followed
+        assert found == expected[: len(found)] and suffix and cut in (len(pack(content[:-5])),)
+
+
+SETTINGS = st.fixed_dictionaries({}, optional=dict.fromkeys(vars(Settings()), JSON))
+
+
+@many
+@given(record=st.one_of(JSON, SETTINGS.map(lambda found: {"settings": found})), data=st.data())
+def test_prepare_json(tmp_path, record, data):
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin" / "complete").touch()
+    content = json.dumps(record).encode()
+    content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
+    (tmp_path / "prepare.json").write_bytes(content)
+    try:
+        found = _settings_of(tmp_path)
+        found.check()
+    except InputError as error:
+        assert str(tmp_path) in str(error) or str(error).startswith("--")
+    else:
+        known = json.loads(content)["settings"]
+        assert all(getattr(found, name) == value for name, value in known.items())
+
+
+@many
+@given(raw=LINE, tags=LINE)
+def test_files_of_tags(tmp_path, raw, tags):
+    values = FactorValues(Settings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
+    words = values.tokenizer.encode(raw).split()
+    count = sum(len(part.replace("\0", " ").split()) for part in raw.split("<q>"))
+    plain = [tag for tag in tags.split() if tag != "<q>"]
+    try:
+        pos, tf = values.lines("train.source, line 1", words, raw, {"pos": tags})
+    except InputError as error:
+        assert "train.source, line 1 (pos): " in str(error) and len(plain) != count
+        return
+    assert len(plain) == count and len(pos.split()) == len(tf.split()) == len(words)
+    assert [*dict.fromkeys(pos.split())] == [*dict.fromkeys(plain)]
+
+
+WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=5)
+
+
+@many
+@given(words=st.lists(WORD, max_size=8, unique=True), data=st.data())
+def test_files_of_dictionaries(tmp_path, words, data):
+    path = tmp_path / "dict.source.txt"
+    counts = sorted((data.draw(st.integers(0, 9)) for _ in words), reverse=True)
+    entries = [(word, count) for word, count in zip(words, counts) if word not in ("<s>", "<pad>", "</s>", "<unk>")]
+    content = "".join(f"{word} {count}\n" for word, count in entries).encode()
+    path.write_bytes(content)
+    found = SummarizationDictionary.load(str(path))
+    assert list(zip(found.symbols, found.count))[found.nspecial :] == entries
+    path.write_bytes(data.draw(damaged(content)))
+    for load in (SummarizationDictionary.load, lambda name: load_factor_dictionaries(os.path.dirname(name))):
+        (tmp_path / "factors.json").write_text('{"factors": ["pos"]}')
+        (tmp_path / "dict.factor-pos.txt").write_bytes(path.read_bytes())
+        try:
+            load(str(path))
+        except ValueError as error:
+            assert str(tmp_path) in str(error) and "line " in str(error)

@@ -1,0 +1,309 @@
+"""Tables of users: one file for all splits, columns, delimiters, standard input, compression, warnings."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+
+import corpora
+import pytest
+from etads_preprocess.documents import find_suspicious, strip_html
+from test_readers import lines, refused, run
+
+SPLITS = ("train", "valid", "test")
+
+
+class Input:
+    """Stands in for standard input."""
+
+    def __init__(self, data):
+        self.buffer = io.BytesIO(data)
+
+
+def records(numbers, template="Document {}. It has words."):
+    return [{"Article": template.format(i), "HIGHLIGHTS": f"summary {i}"} for i in numbers]
+
+
+def split_of(out):
+    """Document -> split."""
+    return {line: split for split in SPLITS for line in lines(out / f"{split}.source")}
+
+
+def test_one_table_is_split_by_the_documents(tmp_path):
+    path = corpora.table(tmp_path / "all.csv", [*records(range(400)), *records(range(20))])
+    out, report = run(tmp_path, "table", "--input", path, "--split", "80/10/10")
+    sizes = [report["splits"][split]["documents"] for split in SPLITS]
+    assert sum(sizes) == 420 and 300 < sizes[0] < 365 and min(sizes) > 20
+    before = split_of(out)
+    assert len(before) == 400, "a document is in two splits"
+    for split in SPLITS:
+        pairs = zip(lines(out / f"{split}.source"), lines(out / f"{split}.target"))
+        assert all(target == f"summary {source.split()[1][:-1]}" for source, target in pairs)
+
+    more = [*records(range(500, 600)), *records(range(400, -1, -1), "Document  {}.\tIt has words. ")]
+    bigger = corpora.table(tmp_path / "bigger.jsonl", more)
+    out, _ = run(tmp_path / "bigger", "table", "--input", bigger, "--split", "8/1/1")
+    assert before.items() <= split_of(out).items(), "rows were moved by others, or by white space"
+    seeded, _ = run(tmp_path / "seeded", "table", "--input", path, "--split", "0.8/0.1/0.1", "--split-seed", "2")
+    assert split_of(seeded) != before
+
+    out, report = run(tmp_path / "half", "table", "--input", path, "--split", "1/0/1")
+    assert sorted(report["splits"]) == ["test", "train"] and not (out / "valid.source").exists()
+    assert sum(about["documents"] for about in report["splits"].values()) == 420
+
+
+def test_what_has_no_document_is_counted_once(tmp_path):
+    good = [json.dumps(record) for record in records(range(40))]
+    bad = ['{"Article": 1, "HIGHLIGHTS": ""}', "{", "", '{"Article": "", "HIGHLIGHTS": "x"}', '{"Article": "a"}']
+    path = corpora.write(tmp_path / "all.jsonl", "\n".join([good[0], *bad, *good[1:]]) + "\n")
+    _, report = run(tmp_path, "table", "--input", path, "--skip-bad", "--split", "60/20/20")
+    dropped = [number for about in report["splits"].values() for number in about["dropped"].values()]
+    assert sorted(dropped) == [1, 1, 1, 1] and sum(a["documents"] for a in report["splits"].values()) == 40
+    assert [about["changed"] for about in report["splits"].values()] == [{"blank lines between records": 1}, {}, {}]
+
+
+def test_parallel_text_is_split_in_the_same_way(tmp_path):
+    documents = [record["Article"] for record in records(range(60))]
+    paths = [corpora.write(tmp_path / name, "\n".join(text) + "\n") for name, text in
+             (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))]  # fmt: skip
+    out, _ = run(tmp_path, "parallel", "--input", *paths, "--split", "60/20/20")
+    table = corpora.table(tmp_path / "all.tsv", records(range(60)))
+    other, _ = run(tmp_path / "table", "table", "--input", table, "--split", "60/20/20", "--no-sentences")
+    assert split_of(out) == split_of(other) and len(lines(out / "test.target.1")) == len(lines(out / "test.target"))
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        (["--split", "90/10"], "--split 90/10: choose shares of train, valid and test, such as 90/5/5"),
+        (["--split", "a/b/c"], "--split a/b/c: choose shares"),
+        (["--split", "90/-5/5"], "choose shares"),
+        (["--split", "0/0/0"], "choose shares"),
+        (["--split", "nan/1/1"], "choose shares"),
+        (["--split", "1/0.000001/0.00000001"], "valid: no document is left (none falls into valid by --split 1/"),
+        (["--train", "x.csv"], "--input and --train exclude one another"),
+    ],
+)
+def test_impossible_splits_are_refused(tmp_path, capsys, more, words):
+    path = corpora.table(tmp_path / "all.csv", records(range(9)))
+    assert words in refused(tmp_path, capsys, "table", "--input", path, *more)
+    if len(more[1]) < 6 and more[0] == "--split":
+        assert f"--split {more[1]}: goes with --input" in refused(tmp_path, capsys, "table", "--train", path, *more)
+
+
+@pytest.mark.parametrize("delimiter, name", [(";", "semicolons"), ("|", "bars"), ("\t", "tabs"), (",", "")])
+def test_delimiters_are_found_by_the_header_or_said(tmp_path, capsys, delimiter, name):
+    rows = ["id", "article", "highlights"], ["1,5", "It, is; a|\ttest.", "x"]
+    text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows) + "\n"
+    path = corpora.write(tmp_path / "a.csv", text)
+    out, report = run(tmp_path, "table", "--train", path)
+    assert lines(out / "train.source") == ["It, is; a| test."]
+    assert report["notes"] == ([f"{path}: cells are separated by {name}"] if name else [])
+    said = {"\t": "tab"}.get(delimiter, delimiter)
+    out, report = run(tmp_path / "said", "table", "--train", path, "--delimiter", said)
+    assert lines(out / "train.source") == ["It, is; a| test."] and report["notes"] == []
+    wrong = ":" if delimiter != ":" else ";"
+    assert "--source-column and --target-column are needed" in refused(
+        tmp_path / "x", capsys, "table", "--train", path, "--delimiter", wrong, "--no-quotes"
+    )
+
+
+def test_odd_delimiters_and_formats_are_refused(tmp_path, capsys):
+    path = corpora.table(tmp_path / "a.jsonl", records(range(3)))
+    error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", ";")
+    assert "--delimiter ;: goes with CSV and TSV" in error
+    error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", "::")
+    assert '--delimiter "::": choose one character, such as ; or | or tab' in error
+    path = path.rename(tmp_path / "a.txt")
+    assert "or give --format" in refused(tmp_path, capsys, "table", "--train", path)
+    out, _ = run(tmp_path, "table", "--train", path, "--format", "jsonl")
+    assert len(lines(out / "train.source")) == 3
+
+
+def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys):
+    path = corpora.write(tmp_path / "a.csv", "ID, Text ,SUMMARY\n1,a,b\n")
+    out, _ = run(tmp_path, "table", "--train", path)
+    assert lines(out / "train.source") == ["a"] and lines(out / "train.target") == ["b"]
+    asked = ["--source-column", "id", "--target-column", "text"]
+    out, _ = run(tmp_path / "asked", "table", "--train", path, *asked)
+    assert lines(out / "train.source") == ["1"] and lines(out / "train.target") == ["a"]
+    corpora.write(path, "Text,text,Summary\n1,a,b\n")
+    out, _ = run(tmp_path / "exact", "table", "--train", path)
+    assert lines(out / "train.source") == ["a"], "the name that is exactly right counts first"
+    corpora.write(path, "Text,TEXT,Summary\n1,a,b\n")
+    assert "2 columns are named TEXT or Text" in refused(tmp_path / "x", capsys, "table", "--train", path)
+    corpora.write(path, "Body;Teaser;Text\n1;a;b\n")
+    error = refused(tmp_path / "x", capsys, "table", "--train", path)
+    assert "no known pair of columns in" in error and "it has Body, Teaser, Text" in error
+
+
+def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_of_file(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'id,source,target\n1,a,b\n2,"c\nd\xff",e\n3,f,g\n\xff4,h,i\n5,j\n')
+    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
+    assert lines(out / "train.source") == ["a", "f"], "a broken cell of several lines takes its row with it, not more"
+    about = report["splits"]["train"]
+    assert about["dropped"] == {"2 cells, but the header has 3": 1, "not UTF-8": 2} and about["changed"] == {}
+    assert about["dropped, the first"][0] == f"{path}, record 3: not UTF-8"
+    assert f"{path}, line 4: not UTF-8" in refused(tmp_path / "x", capsys, "table", "--train", path)
+    out, report = run(tmp_path / "cp", "table", "--train", path, "--skip-bad", "--fallback-encoding", "cp1252")
+    assert lines(out / "train.source")[1] == "c <q> dÿ", "an encoding that is given comes first"
+
+    paths = [tmp_path / name for name in ("d", "s", "t")]
+    for path, content in zip(paths, (b"a\n\xff\nc\nd\n", b"1\n2\n3\n4\n", b"1\n2\n3\n\xed\xa0\x80\n")):
+        path.write_bytes(content)
+    out, report = run(tmp_path / "p", "parallel", "--test", *paths, "--skip-bad")
+    assert lines(out / "test.source") == ["a", "c"] and lines(out / "test.target.1") == ["1", "3"]
+    assert report["splits"]["test"]["dropped"] == {"not UTF-8": 2}
+
+    record = b'{"source": "\\udc80 x", "target": "y"}\n'  # an escape is UTF-8
+    (tmp_path / "a.jsonl").write_bytes(record + record.replace(b"x", b"\x80"))
+    out, report = run(tmp_path / "j", "table", "--train", tmp_path / "a.jsonl", "--skip-bad")
+    assert lines(out / "train.source") == ["\ufffd x"] and report["splits"]["train"]["dropped"] == {"not UTF-8": 1}
+
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).cast(pyarrow.string(), safe=False)
+    parquet.write_table(pyarrow.table({"source": texts, "target": ["1", "2", "3"]}), tmp_path / "a.parquet")
+    error = refused(tmp_path / "q", capsys, "table", "--train", tmp_path / "a.parquet")
+    assert "a.parquet, record 2: not UTF-8; --skip-bad" in error
+    out, _ = run(tmp_path / "q", "table", "--train", tmp_path / "a.parquet", "--skip-bad")
+    assert lines(out / "train.source") == ["a", "c"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_nuls_are_counted(tmp_path, suffix):
+    contents = {"csv": b"source,target\na\0b\0,c\n", "jsonl": b'{"source": "a\\u0000b\\u0000", "target": "c"}\n'}
+    (tmp_path / f"a.{suffix}").write_bytes(contents[suffix])
+    out, report = run(tmp_path, "table", "--train", tmp_path / f"a.{suffix}")
+    assert lines(out / "train.source") == ["a b"]
+    assert report["splits"]["train"]["changed"] == {"control characters replaced by spaces": 2}
+
+
+def test_a_header_that_comes_again_is_no_document(tmp_path):
+    path = corpora.write(tmp_path / "a.csv", "source,target\na,b\nsource,target\nc,d\n")
+    out, report = run(tmp_path, "table", "--train", path)
+    assert lines(out / "train.source") == ["a", "c"] and report["splits"]["train"]["dropped"] == {"the header again": 1}
+
+
+@pytest.mark.parametrize("content, words", [(b"source,target\n", "the input is empty"), (b"", "it has none"),
+                                            (b"\n\n", "it has none"), (b"x,y\n", "it has x, y")])  # fmt: skip
+def test_tables_without_rows(tmp_path, capsys, content, words):
+    (tmp_path / "a.csv").write_bytes(content)
+    assert words in refused(tmp_path, capsys, "table", "--train", tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    content = corpora.table(tmp_path / f"a.{kind}", records(range(30))).read_bytes()
+    reports = []
+    for folder in ("one", "one", "two"):
+        monkeypatch.setattr("sys.stdin", Input(content))
+        out, report = run(tmp_path / folder, "table", "--input", "-", "--split", "60/20/20")
+        reports.append(report)
+    assert reports[0] == reports[1] == reports[2] and len(split_of(out)) == 30
+    assert list(report["inputs"]) == ["input 1: -"] and report["options"]["input"] == "-"
+    monkeypatch.setattr("sys.stdin", Input(content))
+    error = refused(tmp_path / "x", capsys, "table", "--train", "-", "--valid", "-")
+    assert "standard input (-) is given twice; it can be read once only" in error
+    monkeypatch.setattr("sys.stdin", Input(b'{"source": "a", "target": "b"}\n{"source": 1}\n'))
+    error = refused(tmp_path / "x", capsys, "table", "--train", "-")
+    assert "standard input, line 2: " in error and "/tmp" not in error
+
+
+@pytest.mark.parametrize("suffix, pack", [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
+def test_compressed_tables_that_are_cut_off_or_damaged_are_refused(tmp_path, capsys, suffix, pack):
+    content = corpora.table(tmp_path / "a.jsonl", records(range(500))).read_bytes()
+    path, packed = tmp_path / f"a.jsonl{suffix}", pack(content)
+    damaged = bytearray(packed)
+    damaged[len(packed) // 2] ^= 0xFF
+    second = bytearray(packed)
+    second[1] ^= 0xFF
+    cut = [packed[:length] for length in (0, 5, len(packed) // 2, len(packed) - 1)]
+    cut.append(packed + packed[:-3])
+    for wrong in (*cut, bytes(damaged), packed + bytes(second), packed + b"something else"):
+        path.write_bytes(wrong)
+        error = refused(tmp_path, capsys, "table", "--train", path)
+        assert f"{path}: cannot be read ({'cut off: ' if wrong in cut else 'damaged: '}" in error
+    for right in (packed, packed + b"\0" * 512, pack(content[:100]) + b"\0" * 4 + pack(content[100:]) + pack(b"")):
+        path.write_bytes(right)
+        _, report = run(tmp_path, "table", "--train", path, "--force")
+        assert report["splits"]["train"]["documents"] == 500
+
+
+def test_zstandard_is_read_or_its_package_named(tmp_path, capsys):
+    content = corpora.table(tmp_path / "a.jsonl", records(range(500))).read_bytes()
+    path = tmp_path / "a.jsonl.zst"
+    try:
+        import zstandard
+    except ImportError:
+        path.write_bytes(b"x")
+        error = refused(tmp_path, capsys, "table", "--train", path)
+        assert ".zst needs zstandard: pip install zstandard, or decompress it first" in error
+        return
+    packed = zstandard.compress(content)
+    path.write_bytes(packed + packed)
+    assert run(tmp_path, "table", "--train", path)[1]["splits"]["train"]["documents"] == 1000
+    path.write_bytes(packed[:-1])
+    assert "cut off" in refused(tmp_path, capsys, "table", "--train", path, "--force")
+
+
+SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <unk> <cit> &#39;ok&#39; <br/>\u202eback\u200d"
+
+
+def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path, capsys):
+    texts = [{"source": "plain", "target": "x"}, {"source": SUSPICIOUS, "target": "<p>y</p> <!-- no -->"}]
+    path = corpora.table(tmp_path / "a.jsonl", texts)
+    out, report = run(tmp_path, "table", "--train", path, "--no-sentences")
+    assert lines(out / "train.source")[1] == SUSPICIOUS.replace("\n", " <q> ").replace("  ", " ")
+    counts = {"HTML tags": 6, "HTML entities": 3, "zero-width characters": 1, "bidirectional control characters": 1}
+    place = f"{path}, line 2"
+    assert report["splits"]["train"]["warnings"] == {n: {"count": c, "first": place} for n, c in counts.items()}
+    shown = capsys.readouterr().out
+    assert f"warning: 6 HTML tags, the first at {place}; left as they are, --strip-html takes them out" in shown
+    stripped = ["--strip-html", "--strip-invisible"]
+    out, report = run(tmp_path / "s", "table", "--train", path, "--no-sentences", *stripped)
+    expected = "Fish & chips, <q> if a <b and c> d &x; <unk> <cit> 'ok' <q> back"
+    assert lines(out / "train.source")[1] == expected and lines(out / "train.target")[1] == "y"
+    assert report["splits"]["train"]["warnings"] == {}
+    assert report["splits"]["train"]["changed"] == {
+        "HTML entities decoded": 3,
+        "HTML tags, comments and scripts taken out": 6,
+        "zero-width characters and bidirectional controls taken out": 2,
+    }
+
+
+def test_html_is_found_by_its_names():
+    from collections import Counter
+
+    for text in ("<unk> <s> <q> <cit> <T> a<b c>d 3 < 5 > 2", "AT&T; R&D &unknown;", "<!- x -> <12> <é>"):
+        assert not +find_suspicious(text)
+        assert strip_html(text, Counter()) == text
+    page = "<html><style>p { x }</style><p class='a'>One</p><SCRIPT>if (a<b) 1</SCRIPT ><li>Two<li>T<i>hr</i>ee<script>"
+    assert strip_html(page, Counter()).split() == ["One", "Two", "Three"]
+
+
+def test_a_report_of_an_earlier_version_still_fits(tmp_path):
+    path = corpora.table(tmp_path / "a.csv", records(range(3)))
+    out, report = run(tmp_path, "table", "--train", path)
+    new = ("input", "shares", "split_seed", "format", "delimiter", "strip_html", "strip_invisible")
+    for name in new:
+        del report["options"][name]
+    (out / "report.json").write_text(json.dumps(report))
+    before = (out / "train.source").stat().st_mtime_ns
+    run(tmp_path, "table", "--train", path)
+    assert (out / "train.source").stat().st_mtime_ns == before
+
+
+def test_a_document_of_ten_megabytes_in_one_line(tmp_path):
+    """Nothing is quadratic in its length: words, quotes, tags that do not end, and no sentence end for 9 MB."""
+    text = 'It is <b so, "he said". ' * 5_000 + "word &amp <!-- <script> " * 400_000
+    path = tmp_path / "a.csv"
+    path.write_text('source,target\n"' + text.replace('"', '""') + '",x\n')
+    _, report = run(tmp_path, "table", "--train", path, "--strip-html")
+    about = report["splits"]["train"]
+    assert about["source"]["max words"] == 5_000 * 6 + 400_000 * 2 and about["source"]["mean sentences"] > 5_000
+    assert about["changed"] == {"HTML tags, comments and scripts taken out": 800_000}
