@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError, read_lines
 
 from .factors import make_factors
@@ -14,8 +15,19 @@ from .files import SIDES
 from .processes import run_apart
 from .settings import Settings
 
+LISTED = (".bin", ".idx", ".txt", ".json")
+"""Endings of the files of OUT/bin that its SHA256SUMS lists."""
 
-def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]) -> None:
+
+def binarise(
+    out: Path,
+    text: Path,
+    splits: Sequence[str],
+    settings: Settings,
+    jobs: int,
+    like: Optional[Path],
+    read: Checksums,
+) -> None:
     """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
 
     Words (or subwords) of documents that are not learnt are in the dictionary too, so that pointers can copy them.
@@ -23,9 +35,10 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     Args:
         out: holds tokens/. text: raw text and tags, for factors.
         like: the prepared directory whose dictionaries are taken, or None.
+        read: watches the files that are read.
 
     Raises:
-        InputError: fairseq-preprocess failed, or factors cannot be made.
+        InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
     """
     done = out / "bin" / "complete"
     if done.exists():
@@ -40,6 +53,8 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
         raise InputError(f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}") from None
     if settings.factors:
         make_factors(out, text, splits, settings, jobs, like)
+    read.verify_unchanged()
+    Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     done.touch()
 
 

@@ -63,16 +63,18 @@ mkdir -p "$(dirname "$output")"
 log=$output.log
 common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
+options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
 inference=()
-while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
+while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ -n "$input" ]; then
     # fairseq would also end lines at lone carriage returns, and would not say where bad UTF-8 is
     python - "$input" "$output.input" <<'PYTHON' || exit 2
 import pathlib, sys
+arguments, sys.argv[0] = sys.argv[1:], "etads-prepare"  # a command for which torch and fairseq are not imported
 from fairseq_etads.text.files import InputError, read_lines
 try:
-    with open(sys.argv[2], "w", encoding="utf-8", newline="\n") as file:
-        for line in read_lines(pathlib.Path(sys.argv[1])):
+    with open(arguments[1], "w", encoding="utf-8", newline="\n") as file:
+        for line in read_lines(pathlib.Path(arguments[0])):
             file.write(" ".join(line.replace("\0", " ").split()) + "\n")
 except InputError as error:
     sys.exit(f"generate.sh: --input {error}")
