@@ -17,6 +17,13 @@ from .settings import Settings
 
 LISTED = (".bin", ".idx", ".txt", ".json")
 """Endings of the files of OUT/bin that its SHA256SUMS lists."""
+BESIDE = ("dict.", "factors/")
+"""Beginnings of the names of files that are made beside OUT/bin."""
+
+
+def _relative_files(out: Path) -> List[Path]:
+    """The finished files in ``out`` and its folders, as paths in it."""
+    return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
 
 
 def binarise(
@@ -35,7 +42,7 @@ def binarise(
     Args:
         out: holds tokens/. text: raw text and tags, for factors.
         like: the prepared directory whose dictionaries are taken, or None.
-        read: watches the files that are read.
+        read: watches the files that are read, and lists those that are made beside OUT/bin.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
@@ -44,6 +51,7 @@ def binarise(
     if done.exists():
         return
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to go on after an interruption
+    read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
     except InputError:
@@ -54,6 +62,7 @@ def binarise(
     if settings.factors:
         make_factors(out, text, splits, settings, jobs, like)
     read.verify_unchanged()
+    read.add(*(name for name in map(str, _relative_files(out)) if name.startswith(BESIDE)))
     Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     done.touch()
 

@@ -6,6 +6,7 @@ command prints treats new text exactly as the training text was treated.
 """
 
 import argparse
+import json
 import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -125,7 +126,7 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
     """
     splits: Sequence[str] = SPLITS
     if like:
-        settings = _settings_of(like)
+        settings = _settings_of(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     made = check_made(out)
@@ -172,21 +173,25 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
     Raises:
         InputError: prepare.json or the subword model is damaged.
     """
-    settings = _settings_of(prepared)
+    settings = _settings_of(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
     return inference_options(settings.record(), prepared)
 
 
-def _settings_of(prepared: Path) -> Settings:
-    """The settings of a prepared directory; raises InputError if it is not complete or prepare.json is damaged."""
+def _settings_of(prepared: Path, option: str) -> Settings:
+    """The settings of a prepared directory, which ``option`` names.
+
+    Raises:
+        InputError: it is not complete, or prepare.json is damaged.
+    """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise InputError(f"{prepared}: not a directory that etads-prepare has finished")
+        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
     try:
-        settings = Settings(**read_json(path, "prepare the text again")["settings"])
+        settings = Settings(**json.loads(path.read_text(encoding="utf-8"))["settings"])
         settings.check()
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged ({error}); prepare the text again") from None
+    except (ValueError, KeyError, TypeError) as error:  # InputError is a ValueError
+        raise InputError(f"{option} {prepared}: prepare.json is damaged ({error})") from None
     return settings
 
 

@@ -95,7 +95,7 @@ import pathlib, sys
 folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
 from etads_preprocess.command import errors_in_one_line
 from etads_preprocess.prepare import command_line, prepared_options
-with errors_in_one_line("--prepared"):
+with errors_in_one_line("generate.sh"):
     print("\n".join(command_line(prepared_options(folder))))
 PYTHON
 }
@@ -123,7 +123,7 @@ train_once() {
 
 show_training() {
     # sed -u: awk would hold lines back until it has read a block of them
-    sed -un '/| \(train\|valid\|train_inner\) |\|^[A-Za-z]*Error\|Loaded checkpoint\|done training/s/^\(.\{0,200\}\).*/\1/p'
+    sed -un '/| \(train\|valid\|train_inner\) |\|^[A-Za-z_.]*Error\|Loaded checkpoint\|done training/s/^\(.\{0,400\}\).*/\1/p'
 }
 
 # For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings from.

@@ -76,7 +76,7 @@ try:
     with open(arguments[1], "w", encoding="utf-8", newline="\n") as file:
         for line in read_lines(pathlib.Path(arguments[0])):
             file.write(" ".join(line.replace("\0", " ").split()) + "\n")
-except InputError as error:
+except (InputError, OSError) as error:
     sys.exit(f"generate.sh: --input {error}")
 PYTHON
     wanted=$(wc -l < "$output.input")

@@ -9,6 +9,7 @@
 #   --moments N      moments at which a file of each command vanishes or changes (default: 12)
 #   --only KIND ...  some of the faults: kill, damage, vanish, disk
 #   --commands NAME ...   some of the commands, for example train.sh
+#   --sample N       only so many trials of each kind of fault, drawn at random: the short form
 #   --jobs N         trials at a time (default: 2)
 #   --examples N     inputs that hypothesis makes up for each reader (default: 2000; 0: leave that out)
 #

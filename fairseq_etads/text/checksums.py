@@ -14,7 +14,8 @@ from typing import Dict, Iterable, Iterator, Tuple
 from .files import InputError
 
 NAME = "SHA256SUMS"
-_LINE = re.compile(r"([0-9a-f]{64})  (.+)\n")
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+_HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
 """Size, time of the last change in nanoseconds, and inode of a file: one of them changes when the file does."""
@@ -35,8 +36,22 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """What SHA256SUMS holds for ``checksums``, name -> SHA-256."""
-    return "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
+    """What SHA256SUMS holds for ``checksums``, name -> SHA-256; the first line, a comment, protects the list itself."""
+    lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
+    return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
+
+
+def _read_list(content: str) -> Dict[str, str]:
+    """Name -> SHA-256 of a list, which may be without the first line; raises ValueError if it is damaged."""
+    head, end, rest = content.partition("\n")
+    if not head.startswith("#"):
+        rest = content
+    elif head + end != _HEAD + hashlib.sha256(rest.encode()).hexdigest() + "\n":
+        raise ValueError("its own checksum is wrong")
+    found = [_LINE.fullmatch(line) for line in rest.split("\n")[:-1]]
+    if not found or None in found:
+        raise ValueError(f"line {found.index(None) + 1} is no checksum" if found else "it lists nothing")
+    return {match.group(2): match.group(1) for match in found if match}
 
 
 class Checksums:
@@ -59,14 +74,10 @@ class Checksums:
         self._watched: Dict[Path, Stamp] = {}
         if not self.path.is_file():
             return
-        # a lone carriage return ends no line
-        for number, line in enumerate(self.path.read_bytes().decode("utf-8", "replace").split("\n")[:-1], 1):
-            found = _LINE.fullmatch(line + "\n")
-            if not found:
-                raise InputError(f"{self.path}, line {number}: damaged. {self._way_out()}")
-            self.listed[found.group(2)] = found.group(1)
-        if not self.listed:
-            raise InputError(f"{self.path} is damaged: it lists nothing. {self._way_out()}")
+        try:
+            self.listed = _read_list(self.path.read_bytes().decode("utf-8"))
+        except ValueError as error:
+            raise InputError(f"{self.path} is damaged: {error}. {self._way_out()}") from None
 
     def _way_out(self) -> str:
         return f"{self.advice}; or, if you have changed it on purpose, delete {self.path}"
@@ -110,8 +121,7 @@ class Checksums:
         Raises:
             InputError: a watched file has changed in the meantime; what was made is deleted.
         """
-        if any(name in self.listed for name in names):
-            self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
+        self.forget(*names)
         yield
         try:
             self.verify_unchanged()
@@ -121,6 +131,11 @@ class Checksums:
                     os.unlink(self.folder / name)
             raise
         self.add(*names)
+
+    def forget(self, *names: str) -> None:
+        """Take files from the list that are about to be made anew."""
+        if any(name in self.listed for name in names):
+            self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
         """List files that have been made, and watch them."""

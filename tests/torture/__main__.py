@@ -16,6 +16,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--kills", type=int, default=50, help="moments at which each command is killed (default: %(default)s)")
     add("--places", type=int, default=3, help="places of each file that are damaged in each way (default: %(default)s)")
     add("--moments", type=int, default=12, help="moments at which files vanish or change (default: %(default)s)")
+    add("--sample", type=int, help="only so many trials of each kind of fault, drawn at random")
     add("--jobs", type=int, default=2, help="trials at a time (default: %(default)s)")
     add("--only", nargs="+", choices=sorted(trials.GROUPS), default=list(trials.GROUPS), help="some of the faults")
     add("--commands", nargs="+", metavar="NAME", help="only these commands")
@@ -34,8 +35,6 @@ def main() -> int:
     print(torture.table.markdown())
     for said, where in torture.table.refusals.items():
         print(f"refused ({where}): {said}", file=sys.stderr)
-    for fault in torture.table.faults:
-        print(fault, file=sys.stderr)
     return int(bool(torture.table.faults))
 
 

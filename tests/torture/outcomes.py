@@ -1,5 +1,6 @@
 """What became of a command under a fault, counted."""
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Dict, List, Tuple
@@ -41,13 +42,17 @@ class Table:
         if what in FAULTS:
             said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]
             self.faults.append(f"{what}: {fault}, {command}, {where}: {said}")
+            print(self.faults[-1], file=sys.stderr, flush=True)
         elif what == REFUSED:
             self.refusals.setdefault(run.shown.strip().splitlines()[-1][:300], f"{fault}, {command}, {where}")
 
     def markdown(self) -> str:
         """The table, with a row of sums."""
         head = ["fault", "command", "runs", *OUTCOMES]
-        rows = [[fault, f"`{command}`", sum(c.values()), *(c[o] for o in OUTCOMES)] for (fault, command), c in self.counts.items()]
+        rows = [
+            [fault, f"`{command}`", sum(c.values()), *(c[o] for o in OUTCOMES)]
+            for (fault, command), c in self.counts.items()
+        ]
         total: Counter = sum(self.counts.values(), Counter())
         rows.append(["all", "", sum(total.values()), *(total[o] for o in OUTCOMES)])
         lines = [" | ".join(map(str, row)) for row in [head, ["---"] * 3 + ["---:"] * len(OUTCOMES), *rows]]

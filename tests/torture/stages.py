@@ -52,7 +52,9 @@ class Stage:
 def write_raw(folder: Path, seed: int) -> None:
     """A table for etads-corpus and an index for etads-debian: documents about things, whose summary names the thing."""
     draw = random.Random(seed)
-    things = "audio video network font kernel mail game music disk printer window editor shell cloud camera clock".split()
+    things = (
+        "audio video network font kernel mail game music disk printer window editor shell cloud camera clock".split()
+    )
     raw = folder / "raw"
     raw.mkdir()
     stanzas = []
@@ -62,7 +64,9 @@ def write_raw(folder: Path, seed: int) -> None:
             writer.writerow(["article", "highlights"])
             for number in range(count):
                 first, second = draw.sample(things, 2)
-                text = f"The {first} library no. {draw.randrange(99)} doesn't play {second}-files. It's for the {second}."
+                text = (
+                    f"The {first} library no. {draw.randrange(99)} doesn't play {second}-files. It's for the {second}."
+                )
                 writer.writerow([text, f"{first} library for {second}"])
                 name = f"{split}{number}-{first}"
                 stanzas.append(f"Package: {name}\nDescription-md5: 0\nDescription-en: {first} for {second}\n {text}\n")

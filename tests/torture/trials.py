@@ -25,7 +25,7 @@ class Damage:
 
     Attributes:
         stage: the command's name.
-        parts: the files, or folders of them.
+        parts: patterns of files and folders of files.
         remove: what is deleted from the finished state first, so that the command makes it again.
         half_trained: training is set back to a checkpoint in the middle of an epoch.
     """
@@ -36,6 +36,7 @@ class Damage:
     half_trained: bool = False
 
 
+SETTINGS = ["prepared/prepare.json", "prepared/codes.bpe", "prepared/SHA*", "prepared/bin/SHA*"]
 DAMAGES = [
     Damage("etads-corpus", ["text"]),
     Damage("etads-debian", ["debian"]),
@@ -43,11 +44,14 @@ DAMAGES = [
     Damage("etads-prepare", ["prepared"]),
     Damage("etads-prepare", ["prepared/words", "prepared/codes.bpe"], remove=("prepared/tokens", "prepared/bin")),
     Damage("etads-prepare (sentencepiece)", ["pieces/sentencepiece.model"], remove=("pieces/tokens", "pieces/bin")),
-    Damage("train.sh", ["prepared/bin"], remove=("run",)),
-    Damage("train.sh", checkpoints("run")[:1] + ["run/finished.txt"]),
+    Damage(
+        "train.sh", ["prepared/bin/dict.[st]*", "prepared/bin/[tv][ra]*.source-*", "prepared/bin/SHA*"], remove=("run",)
+    ),
+    Damage("train.sh", ["run/finished.txt"]),
     Damage("train.sh", checkpoints("run")[:1], remove=("run/finished.txt",), half_trained=True),
-    Damage("generate.sh", ["prepared", *checkpoints("run")[1:]], remove=("summaries",)),
-    Damage("generate.sh --input", ["prepared/prepare.json", "prepared/codes.bpe", "prepared/bin"], remove=("new",)),
+    Damage("generate.sh", ["prepared/bin/dict.[st]*", "prepared/bin/test.source-*", *SETTINGS], remove=("summaries",)),
+    Damage("generate.sh", ["prepared/tokens/test.source", *checkpoints("run")[1:]], remove=("summaries",)),
+    Damage("generate.sh --input", [*SETTINGS, "prepared/bin/dict.[st]*"], remove=("new",)),
 ]
 
 
@@ -80,6 +84,8 @@ class Torture:
         for group in self.options.only:
             started = time.monotonic()
             jobs = list(GROUPS[group](self))
+            if self.options.sample is not None:
+                jobs = self.draw("sample", group).sample(jobs, min(self.options.sample, len(jobs)))
             with ThreadPoolExecutor(self.options.jobs) as pool:
                 for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
                     future.result()
@@ -118,7 +124,9 @@ class Torture:
 
     def chosen(self) -> List[Stage]:
         """The stages that are asked for."""
-        return [stage for name, stage in self.stages.items() if not self.options.commands or name in self.options.commands]
+        return [
+            stage for name, stage in self.stages.items() if not self.options.commands or name in self.options.commands
+        ]
 
     def draw(self, *what: Any) -> random.Random:
         """Random numbers for a trial: the same for the same seed, whatever other trials there are."""
@@ -152,12 +160,14 @@ def damages(torture: Torture) -> Iterator[Callable[[Path], None]]:
     """A file is damaged between two commands."""
     names = {stage.name for stage in torture.chosen()}
     for case in (case for case in DAMAGES if case.stage in names):
-        for path in files(torture.states[""], case.parts):
-            if not path.stat().st_size or any(path.is_relative_to(torture.states[""] / part) for part in case.remove):
+        state = torture.states[""]
+        parts = [str(path.relative_to(state)) for part in case.parts for path in sorted(state.glob(part))]
+        for path in files(state, parts):
+            if not path.stat().st_size or any(path.is_relative_to(state / part) for part in case.remove):
                 continue
             for fault, damage in faults.DAMAGES.items():
                 for number in range(torture.options.places):
-                    yield _damage_trial(torture, case, path.relative_to(torture.states[""]), fault, damage, number)
+                    yield _damage_trial(torture, case, path.relative_to(state), fault, damage, number)
 
 
 def _damage_trial(
@@ -249,7 +259,7 @@ def _full_disk_trial(torture: Torture, stage: Stage, number: int, mounts: bool) 
                 faults.limit_space(folder / name, max(size, 4096))
                 stack.callback(faults.unmount, folder / name)
             run = torture.place.run(stage.command, folder, file_size=None if mounts else size)
-            torture.check("disk full", stage, f"{size} bytes", folder, run)
+            torture.check("disk full", stage, f"{size} bytes", folder, run, words=("No space left", "File too large"))
             if mounts:
                 faults.limit_space(folder / name, 1 << 30, again=True)
             run = torture.place.run(stage.command, folder)
@@ -267,7 +277,7 @@ def _read_only_trial(torture: Torture, stage: Stage) -> Callable[[Path], None]:
             faults.make_read_only(made)
             stack.callback(faults.unmount, made)
             run = torture.place.run(stage.command, folder)
-            torture.check("folder read-only", stage, "", folder, run)
+            torture.check("folder read-only", stage, "", folder, run, words=("Read-only file system",))
 
     return trial
 

@@ -24,7 +24,12 @@ LEVELS = [
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
-WITHOUT_FAIRSEQ = ["text/words.py", "text/files.py", "text/checksums.py", *(f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py"))]
+WITHOUT_FAIRSEQ = [
+    "text/words.py",
+    "text/files.py",
+    "text/checksums.py",
+    *(f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")),
+]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 
 
