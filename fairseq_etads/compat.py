@@ -36,7 +36,6 @@ from fairseq.data import iterators  # noqa: E402
 from fairseq.distributed import utils as distributed_utils  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -74,8 +73,8 @@ class DamagedCheckpointError(RuntimeError):
 def _damage(path: str) -> str:
     """What is wrong with a checkpoint's file, or "".
 
-    torch saves a zip archive, which has a checksum (CRC-32) of each tensor, and does not compare them when it loads. This
-    takes 0.4 s per GiB. Checkpoints of torch before 1.6 are no archives and have no checksums.
+    torch saves a zip archive, which has a checksum (CRC-32) of each tensor, and does not compare them when it loads.
+    This takes 0.4 s per GiB. Checkpoints of torch before 1.6 are no archives and have no checksums.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -83,10 +82,17 @@ def _damage(path: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        return str(error) or type(error).__name__
-    except (OverflowError, OSError, struct.error, zlib.error) as error:  # an offset or a length is damaged
-        return str(error) or type(error).__name__
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        RuntimeError,
+        ValueError,
+        OverflowError,
+        struct.error,
+        zlib.error,
+    ) as e:
+        return str(e) or type(e).__name__  # a checksum, an offset or a length is damaged
     return f"the checksum of {damaged} is wrong" if damaged else ""
 
 
@@ -105,7 +111,7 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
-        reason = os.path.isfile(path) and _damage(path)
+        reason = _damage(path) if os.path.isfile(path) else ""
         if reason:
             _refuse_damaged(path, reason)
         try:
@@ -240,7 +246,7 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    command = sys.modules.get("fairseq_cli.train")  # imported before the plugin, by fairseq-train alone
+    command: Any = sys.modules.get("fairseq_cli.train")  # imported before the plugin, by fairseq-train alone
     if command is not None and not hasattr(command.train, "is_patched"):
         command.train = _stopping(command.train)
     if not hasattr(utils.load_align_dict, "is_patched"):

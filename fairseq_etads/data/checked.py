@@ -15,7 +15,7 @@ SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
 
 
 class CheckedTask:
-    """A mixin for a fairseq task: refuses data that are not what DATA/SHA256SUMS says; without that file, anything goes.
+    """A mixin for a fairseq task: refuses data that are not what DATA/SHA256SUMS says, if that file is there.
 
     fairseq maps data into memory, so that a change of a file while it is used would change what is read.
 

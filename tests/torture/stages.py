@@ -26,7 +26,7 @@ class Stage:
         command: its words; paths are relative to the folder.
         inputs: files that it reads and its predecessors made.
         makes: files and folders that hold its result.
-        digest: results are compared by parameters and state of these checkpoints too, not by their bytes, which hold times.
+        digest: checkpoints, which are compared by parameters and state; their bytes hold times.
         compares_shown: what it prints belongs to the result.
     """
 
@@ -52,9 +52,24 @@ class Stage:
 def write_raw(folder: Path, seed: int) -> None:
     """A table for etads-corpus and an index for etads-debian: documents about things, whose summary names the thing."""
     draw = random.Random(seed)
-    things = (
-        "audio video network font kernel mail game music disk printer window editor shell cloud camera clock".split()
-    )
+    things = [
+        "audio",
+        "video",
+        "network",
+        "font",
+        "kernel",
+        "mail",
+        "game",
+        "music",
+        "disk",
+        "printer",
+        "window",
+        "editor",
+        "shell",
+        "cloud",
+        "camera",
+        "clock",
+    ]
     raw = folder / "raw"
     raw.mkdir()
     stanzas = []
@@ -95,13 +110,16 @@ def make_stages() -> Dict[str, Stage]:
     pieces = ["etads-prepare", "text", "pieces", "--tokens", "sentencepiece", "--size", "60", "--jobs", "1"]
     generate = [script("generate"), "--run", "run", "--prepared", "prepared", "--cpu", "--beam", "2", "--max-len", "8"]
     generate += ["--output"]
+    corpus = ["etads-corpus", "table", *tables, "--out", "text", "--jobs", "1"]
+    test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt"]
+    trained = ["prepared", "run"]
     stages = [
-        Stage("etads-corpus", ["etads-corpus", "table", *tables, "--out", "text", "--jobs", "1"], ["raw"], ["text"], compares_shown=True),
+        Stage("etads-corpus", corpus, ["raw"], ["text"], compares_shown=True),
         Stage("etads-debian", ["etads-debian", *index, "--out", "debian"], ["raw"], ["debian"]),
         Stage("etads-prepare", prepare, ["text"], ["prepared"], compares_shown=True),
         Stage("etads-prepare (sentencepiece)", pieces, ["text"], ["pieces"], compares_shown=True),
         Stage("train.sh", train_command("run", STEPS), ["prepared"], ["run/finished.txt"], checkpoints("run")),
-        Stage("generate.sh", [*generate, "summaries/test.txt"], ["prepared", "run"], ["summaries"]),
-        Stage("generate.sh --input", [*generate, "new/new.txt", "--input", "raw/documents.txt"], ["prepared", "run"], ["new"]),
-    ]  # fmt: skip
+        Stage("generate.sh", test, trained, ["summaries"]),
+        Stage("generate.sh --input", new, trained, ["new"]),
+    ]
     return {stage.name: stage for stage in stages}

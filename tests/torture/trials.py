@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from . import faults
 from .outcomes import REFUSED, Table, outcome
@@ -71,7 +71,7 @@ class Torture:
         self.states: Dict[str, Path] = {}
         self.expected: Dict[str, Any] = {}
         self.seconds: Dict[str, float] = {}
-        self._free: "Queue[Path]" = Queue()
+        self._free: Queue[Path] = Queue()
         for trial in self.place.folders:
             self._free.put(trial)
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class Torture:
             self._free.put(trial)
 
     def run_undisturbed(self) -> None:
-        """Run all stages twice: for the states between them, the results, and to see that the results are repeatable."""
+        """Run all stages twice: for the states between them and the results, which must be the same."""
         trial = self.place.folders[0]
         self.place.restore(trial, None)
         write_raw(trial, self.options.seed)
@@ -205,7 +205,7 @@ def set_back(folder: Path) -> None:
 
 
 def vanishing(torture: Torture) -> Iterator[Callable[[Path], None]]:
-    """A file that a command reads vanishes or changes while it runs; then it is put back, and the command runs again."""
+    """A file vanishes or changes while a command runs; then it is put back, and the command runs again."""
     for stage in torture.chosen():
         for number in range(torture.options.moments):
             yield _vanishing_trial(torture, stage, number)

@@ -106,7 +106,7 @@ class Workplace:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=os.setpgrp,  # noqa: PLW1509  # the zygote can join a group of its own session only
+            preexec_fn=os.setpgrp,  # the zygote can join a group of its own session only
         )
         timer = None
         if disturbance is not None:

@@ -3,9 +3,9 @@
 What runs is each command's real ``main`` with its real arguments. Only the import is shared, and the processes that
 etads-prepare starts are forked too, instead of by a server of their own, which would import everything again.
 
-:func:`write_commands` makes the executables that scripts find on PATH. Each hands its arguments, folder, environment and
-terminal to the zygote and waits for the exit status. The forked process joins the group of the executable, so that a
-signal to the group reaches it.
+:func:`write_commands` makes the executables that scripts find on PATH. Each hands its arguments, folder,
+environment and terminal to the zygote and waits for the exit status. The forked process joins the group of the
+executable, so that a signal to the group reaches it.
 """
 
 import array
@@ -88,17 +88,14 @@ def _import_all(folders) -> None:
     import importlib
     import multiprocessing
 
-    import fairseq_cli.train  # noqa: F401, I001  # before the plugin, as in fairseq-train
-    import fairseq_etads.plugin  # noqa: F401
-    import nltk.tokenize  # noqa: F401
-    import sacremoses  # noqa: F401
-    import subword_nmt.learn_bpe  # noqa: F401
-    import torch._dynamo  # noqa: F401  # imported when the first embedding is made
+    # fairseq-train before the plugin, as when it is started; torch._dynamo is imported when the first embedding is made
+    modules = [entry.split(":")[0] for entry in ENTRY_POINTS.values()]
+    first = ["fairseq_cli.train", "fairseq_etads.plugin"]
+    for module in (*first, *modules, "nltk.tokenize", "sacremoses", "subword_nmt.learn_bpe", "torch._dynamo"):
+        importlib.import_module(module)
     from etads_preprocess import processes
     from fairseq import utils
 
-    for entry in ENTRY_POINTS.values():
-        importlib.import_module(entry.split(":")[0])
     utils.import_user_module.memo = {os.path.join(folder, "fairseq_etads") for folder in folders}
     utils.import_user_module(Namespace(user_dir=os.path.join(folders[0], "fairseq_etads")))
     logging.getLogger().handlers.clear()
