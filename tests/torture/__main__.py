@@ -1,6 +1,7 @@
 """``python -m torture``: disturb every long command, and count what becomes of it; see scripts/torture.sh."""
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -26,13 +27,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args = build_parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what has been counted until then is printed
     with tempfile.TemporaryDirectory(prefix="torture-", dir=args.out) as folder:
         torture = Torture(Path(folder), args)
         try:
             torture.run()
         finally:
             torture.close()
-    print(torture.table.markdown())
+            print(torture.table.markdown(), flush=True)
     for said, where in torture.table.refusals.items():
         print(f"refused ({where}): {said}", file=sys.stderr)
     return int(bool(torture.table.faults))
