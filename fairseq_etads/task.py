@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .checks import CheckedOptions
 from .compat import skips_overflows
+from .data.checked import CheckedTask
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.unknown_words import check_data
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask):
+class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels, FairseqTask):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
@@ -40,6 +41,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
     Raises:
         ValueError: an option has an impossible value.
         FileNotFoundError: the data directory, a dictionary or a split is missing.
+        InputError: a file of the data is not what its SHA256SUMS says.
     """
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -81,6 +83,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
             if not os.path.isfile(path):
                 name = os.path.basename(path)
                 raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
+        checksums = cls.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
         src_dict.grows = True  # so that a word that is in no file can be copied, too
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
@@ -96,7 +99,9 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
             logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
-        return cls(cfg, src_dict, tgt_dict)
+        task = cls(cfg, src_dict, tgt_dict)
+        task.checked[directory] = checksums
+        return task
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
@@ -128,10 +133,12 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
             self._rouge.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
+        self.check_unchanged()
         return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries."""
+        self.check_unchanged()
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
         if self._rouge is not None:
             logging_output.update(self._rouge.score(sample, model))
@@ -148,6 +155,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
+        self.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
                 directory,
@@ -261,6 +269,7 @@ class SummarizationTask(CheckedOptions, FactoredTask, ForeignModels, FairseqTask
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
         """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
+        self.check_unchanged()
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
             return score_references(models, sample, self.tgt_dict.pad(), lambda *batch: score(generator, *batch))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError, read_lines
 
 from .factors import make_factors
@@ -14,8 +15,26 @@ from .files import SIDES
 from .processes import run_apart
 from .settings import Settings
 
+LISTED = (".bin", ".idx", ".txt", ".json")
+"""Endings of the files of OUT/bin that its SHA256SUMS lists."""
+BESIDE = ("dict.", "factors/")
+"""Beginnings of the names of files that are made beside OUT/bin."""
 
-def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]) -> None:
+
+def _relative_files(out: Path) -> List[Path]:
+    """The finished files in ``out`` and its folders, as paths in it."""
+    return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
+
+
+def binarise(
+    out: Path,
+    text: Path,
+    splits: Sequence[str],
+    settings: Settings,
+    jobs: int,
+    like: Optional[Path],
+    read: Checksums,
+) -> None:
     """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
 
     Words (or subwords) of documents that are not learnt are in the dictionary too, so that pointers can copy them.
@@ -23,14 +42,16 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
     Args:
         out: holds tokens/. text: raw text and tags, for factors.
         like: the prepared directory whose dictionaries are taken, or None.
+        read: watches the files that are read, and lists those that are made beside OUT/bin.
 
     Raises:
-        InputError: fairseq-preprocess failed, or factors cannot be made.
+        InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
     """
     done = out / "bin" / "complete"
     if done.exists():
         return
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to go on after an interruption
+    read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
     except InputError:
@@ -40,6 +61,9 @@ def binarise(out: Path, text: Path, splits: Sequence[str], settings: Settings, j
         raise InputError(f"fairseq-preprocess failed ({reason}); all it said is in {out / 'preprocess.txt'}") from None
     if settings.factors:
         make_factors(out, text, splits, settings, jobs, like)
+    read.verify_unchanged()
+    read.add(*(name for name in map(str, _relative_files(out)) if name.startswith(BESIDE)))
+    Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     done.touch()
 
 

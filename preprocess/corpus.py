@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
+from fairseq_etads.text.checksums import NAME, Checksums
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -262,7 +263,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     for path in old:
         if path.resolve() in inputs:
             raise InputError(f"--force would delete {path}, which is an input; give another --out")
-    for path in (out / "report.json", *old):
+    for path in (out / NAME, out / "report.json", *old):
         path.unlink(missing_ok=True)
 
 
@@ -295,16 +296,21 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
     changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect")
     options = {name: _for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing}
-    report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
-    report.update(notes=reader.notes, splits={})
     if args.force:
         _delete_corpus(out, reader)
+    Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
+    inputs = Checksums(out)
+    inputs.watch(*(path for paths in reader.inputs().values() for path in paths))
+    report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
+    report.update(notes=reader.notes, splits={})
     report["splits"] = _finished_splits(out, report)
+    (out / NAME).unlink(missing_ok=True)  # stands only beside a finished corpus
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and checksum(out / name) == files[name] for name in files):
             continue
         about = write_split(reader, split, args)
+        inputs.verify_unchanged()
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
         sources = (f"{split}.source", f"{split}.source.{ORIGINAL}")
         made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
@@ -313,6 +319,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         write_json(out / "report.json", report)
     report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")
     write_json(out / "report.json", report)
+    _list_files(out, report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
@@ -320,6 +327,12 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 def _given(options: Any) -> Dict[str, Any]:
     """The options that are not off or empty; none if a report is damaged."""
     return {name: value for name, value in options.items() if value} if isinstance(options, dict) else {}
+
+
+def _list_files(out: Path, report: Dict[str, Any]) -> None:
+    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` notice damage."""
+    names = [name for about in report["splits"].values() for name in about["files"]]
+    Checksums(out).add("report.json", *names)
 
 
 def _for_report(value: Any) -> Any:

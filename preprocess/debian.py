@@ -24,6 +24,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.text.checksums import NAME, Checksums, list_of
 from fairseq_etads.text.files import InputError
 
 from .command import Parser, errors_in_one_line
@@ -52,12 +53,15 @@ def sha256(data: bytes) -> str:
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write the files and report.json, all under temporary names first, so that none is ever incomplete.
+    """Write report.json, SHA256SUMS and the files, all under temporary names first, so that none is ever incomplete.
 
     Raises:
         InputError: ``out`` cannot be written to.
     """
-    contents = {**files, "report.json": (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()}
+    about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
+    listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
+    # those that describe the others come first: a second run knows by them what an interrupted one has left
+    contents = {"report.json": about, NAME: listed.encode(), **files}
     temporary = {name: out / f".{name}.tmp" for name in contents}
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -78,13 +82,15 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
     Raises:
         InputError: it holds another corpus, and not ``force``.
     """
-    if force or not any((out / name).exists() for name in OUTPUTS):
+    existing = [name for name in OUTPUTS if (out / name).exists()]
+    if force or not existing:
         return False
+    Checksums(out, "Give another folder, or --force").verify(["report.json", *OUTPUTS], may_be_missing=True)
     try:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
-        if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in OUTPUTS):
-            return True
+        if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
+            return existing == OUTPUTS  # else a run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
         pass  # there is no report, or another program's
     raise InputError(f"--out {out} holds another corpus, or a changed one: give another folder, or --force")

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from tqdm import tqdm
 
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError, read_lines
 
 from .files import SIDES, atomic_writer
@@ -92,12 +93,27 @@ def encode_file(source: Path, destination: Path, settings: Settings, out: Path, 
 
 
 def encode_all(
-    sources: Path, destination: Path, splits: Sequence[str], settings: Settings, out: Path, stage: str, jobs: int
+    sources: Path,
+    destination: str,
+    splits: Sequence[str],
+    settings: Settings,
+    out: Path,
+    stage: str,
+    jobs: int,
+    made: Checksums,
 ) -> None:
-    """Encode the files of ``sources`` that are missing in the directory ``destination``."""
+    """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``out``.
+
+    Args:
+        made: lists the new files.
+    """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
-        if not (destination / name).exists():
-            encode_file(sources / name, destination / name, settings, out, stage, jobs)
+        path = out / destination / name
+        if not path.exists():
+            with made.making(f"{destination}/{name}"):
+                encode_file(sources / name, path, settings, out, stage, jobs)
+        elif f"{destination}/{name}" not in made.listed:  # made by an older version, or killed before it was listed
+            made.add(f"{destination}/{name}")
 
 
 def lengths(path: Path) -> Dict[str, Any]:

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
@@ -37,12 +38,14 @@ was made from. At the end the options are printed with which fairseq-interactive
 second call with the same options does only what is missing."""
 
 
-def _check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
-    """Checksums of the text files of the splits, by file name.
+def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
+    """Checksums of the text files of the splits, by file name; ``made`` watches them from now on.
 
     Raises:
-        InputError: a file is missing or empty, or a pair of files differs in its number of lines.
+        InputError: a file is missing, empty or not what TEXT/SHA256SUMS says, or a pair of files differs in its number
+            of lines.
     """
+    listed = Checksums(text, "Make the text again")
     if not text.is_dir():
         raise InputError(f'TEXT "{text}" is not a directory; etads-debian --sample --out {text} makes one')
     checksums = {}
@@ -53,15 +56,17 @@ def _check_text(text: Path, splits: Sequence[str] = SPLITS) -> Dict[str, str]:
             if not path.is_file():
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
                 raise InputError(f'TEXT "{text}" has no file {path.name}; it must hold {expected}')
+            made.watch(path)
             checksums[path.name], counts[path] = checksum_and_lines(path)
+            listed.compare(path.name, checksums[path.name])
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())
             raise InputError(f"line counts must be equal and above 0, but {said}")
     return checksums
 
 
-def _claim_output(out: Path, record: Dict[str, Any]) -> None:
-    """Write ``record`` to prepare.json, after checking that an existing one says the same.
+def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
+    """Write ``record`` to prepare.json, unless it is there and says the same.
 
     Raises:
         InputError: OUT was made with other options or from other text.
@@ -75,14 +80,15 @@ def _claim_output(out: Path, record: Dict[str, Any]) -> None:
                 f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
-    write_json(path, record)
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    with made.making(path.name):
+        write_json(path, record)
 
 
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path]) -> None:
-    """Learn the subword model from the training text in ``words``, or copy that of ``like``, unless ``out`` has it."""
+    """Learn the subword model from the training text in ``words``, or copy that of ``like``."""
     names = settings.subword_files
-    if all((out / name).exists() for name in names):
-        return
     if like:
         for name in names:
             atomic_copy(like / name, out / name)
@@ -102,10 +108,11 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+    listed = Checksums(out / "bin").listed
     report = {
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
         "vocabulary": run_apart(vocabulary_report, out, splits, settings.wanted_words()),
-        "sha256": {path.name: checksum(path) for path in made},
+        "sha256": {path.name: listed.get(path.name) or checksum(path) for path in made},
     }
     write_json(out / "report.json", report)
 
@@ -122,36 +129,73 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
     """
     splits: Sequence[str] = SPLITS
     if like:
-        settings = _settings_of(like)
+        settings = _settings_of(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
-    record = {"settings": settings.record(), "text": _check_text(text, splits)}
+    made = check_made(out)
+    record = {"settings": settings.record(), "text": _check_text(text, splits, made)}
     if like:
         record["like"] = _checksums_of(like, settings)
     for split in splits:
         tags = tag_files(text, split, settings)
+        made.watch(*tags.values())
         record["text"].update({path.name: checksum(path) for path in tags.values()})
-    _claim_output(out, record)
-    words = out / ("tokens" if settings.tokens == "word" else "words")
-    encode_all(text, words, splits, settings, out, TO_WORDS, jobs)
+    _claim_output(out, record, made)
+    words = "tokens" if settings.tokens == "word" else "words"
+    encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
-        _make_subword_model(out, words, settings, like)
-        encode_all(words, out / "tokens", splits, settings, out, TO_SUBWORDS, jobs)
-    binarise(out, text, splits, settings, jobs, like)
+        if not all((out / name).exists() for name in settings.subword_files):
+            with made.making(*settings.subword_files):
+                _make_subword_model(out, out / words, settings, like)
+        encode_all(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
+    binarise(out, text, splits, settings, jobs, like, made)
     if not (out / "report.json").exists():
-        _write_report(out, splits, settings)
+        with made.making("report.json"):
+            _write_report(out, splits, settings)
     return inference_options(settings.record(), out)
 
 
-def _settings_of(prepared: Path) -> Settings:
-    """The settings of a prepared directory; raises InputError if it is not complete."""
+def check_made(out: Path) -> Checksums:
+    """The checksums of what is in ``out`` already; what is missing but for prepare.json can be made again.
+
+    Raises:
+        InputError: a file is not what it was when it was made.
+    """
+    Checksums(out, f"Delete {out} or give another OUT").verify(["prepare.json"])
+    made = Checksums(out, "Delete it to have it made again")
+    made.verify(made.listed, may_be_missing=True)
+    if (out / "bin" / "complete").exists():
+        binarised = Checksums(out / "bin", f"Delete {out / 'bin'} to have it made again")
+        binarised.verify(binarised.listed)
+    return made
+
+
+def prepared_options(prepared: Path) -> Dict[str, Any]:
+    """The options with which fairseq treats new text like that of a prepared directory.
+
+    Raises:
+        InputError: prepare.json or the subword model is damaged.
+    """
+    settings = _settings_of(prepared, "--prepared")
+    Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
+    return inference_options(settings.record(), prepared)
+
+
+def _settings_of(prepared: Path, option: str) -> Settings:
+    """The settings of a prepared directory, which ``option`` names.
+
+    Raises:
+        InputError: it is not complete, or prepare.json is damaged.
+    """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise InputError(f"--like {prepared}: not a directory that etads-prepare has finished")
+        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
     try:
-        return Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"--like {prepared}: prepare.json is damaged ({error})") from None
+        settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
+        settings.check()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # InputError is a ValueError
+        raise InputError(f"{option} {prepared}: prepare.json is damaged ({error})") from None
+    return settings
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
@@ -162,6 +206,9 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
     for path in paths:
         if not path.is_file():
             raise InputError(f"--like {like}: it has lost {path.name}")
+    advice = f"Prepare {like} again"
+    Checksums(like, advice).verify([*subwords, "factors/idf.txt"], may_be_missing=True)
+    Checksums(like / "bin", advice).verify(path.name for path in paths if path.parent.name == "bin")
     return {path.name: checksum(path) for path in paths}
 
 

@@ -137,11 +137,12 @@ prepare_corpus() {
 # inference_options PREPARED: print the options with which fairseq treats new text like the prepared text, one word a line.
 inference_options() {
     python - "$1" <<'PYTHON'
-import json, pathlib, sys
-out, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command that does without torch and fairseq
-from etads_preprocess.prepare import command_line, inference_options
-settings = json.loads((out / "prepare.json").read_text(encoding="utf-8"))["settings"]
-print("\n".join(command_line(inference_options(settings, out))))
+import pathlib, sys
+folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
+from etads_preprocess.command import errors_in_one_line
+from etads_preprocess.prepare import command_line, prepared_options
+with errors_in_one_line("generate.sh"):
+    print("\n".join(command_line(prepared_options(folder))))
 PYTHON
 }
 

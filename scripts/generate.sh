@@ -85,8 +85,9 @@ fi
 : > "$log" || die "--output $output: cannot be written"
 common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
+options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
 inference=()
-while IFS= read -r word; do inference+=("$word"); done < <(inference_options "$prepared")
+while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
     # with the name of a command that does without torch and fairseq, which take seconds to import
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.new_documents import main; main()' \

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -74,6 +75,80 @@ def test_half_a_checkpoint_is_named(tmp_path, size):
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(RuntimeError, match=r"half\.pt: (not a complete checkpoint|refused)"):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
+    """torch itself would load it, with another weight."""
+    state = {**MINIMAL, "model": {"weight": torch.arange(1000.0)}}
+    for name in ("checkpoint_1_4.pt", "checkpoint_best.pt", "checkpoint_last.pt"):
+        torch.save(state, tmp_path / name)
+    os.utime(tmp_path / "checkpoint_best.pt", (1, 1))
+    for name in ("checkpoint_last.pt", "checkpoint_1_4.pt"):
+        place = (tmp_path / name).read_bytes().index(torch.arange(1000.0).numpy().tobytes()) + 2002
+        flip(tmp_path / name, place)
+    with pytest.raises(compat.DamagedCheckpointError) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
+    assert "checkpoint_last.pt: not a complete checkpoint (the checksum of" in str(error.value)
+    assert f"{tmp_path / 'checkpoint_best.pt'} is whole: name it with --restore-file" in str(error.value)
+    assert torch.equal(
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))["model"]["weight"],
+        torch.arange(1000.0),
+    )
+
+
+def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path):
+    path, weight = tmp_path / "checkpoint.pt", torch.arange(10.0)
+    torch.save({**MINIMAL, "model": {"weight": weight}}, path)
+    whole, refused = path.read_bytes(), 0
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole)
+        flip(path, place)
+        try:
+            state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+        except RuntimeError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:
+            assert torch.equal(state["model"]["weight"], weight) and state["extra_state"] == EXTRA
+    assert refused > 50
+
+
+def test_checkpoints_of_old_torch_still_load(tmp_path):
+    torch.save({**MINIMAL, "model": {"x": torch.ones(3)}}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    assert checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))["model"]["x"].sum() == 3
+
+
+def test_a_checkpoint_is_saved_anew_after_a_full_disk(tmp_path, monkeypatch):
+    """fairseq's second attempt would be written behind what the first has left."""
+    plain_save, attempts = torch.save, []
+
+    def save(state, file):
+        attempts.append(state)
+        if len(attempts) == 1:
+            file.write(b"PK half a checkpoint")
+            raise OSError("No space left on device")
+        plain_save(state, file)
+
+    monkeypatch.setattr(torch, "save", save)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    checkpoint_utils.torch_persistent_save(MINIMAL, str(tmp_path / "a.pt"))
+    assert len(attempts) == 2
+    assert (tmp_path / "a.pt").read_bytes().startswith(b"PK\x03\x04")
+    assert checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))["extra_state"] == EXTRA
+
+
+@pytest.mark.parametrize("limit, updates, trains", [(20, 19, True), (20, 20, False), (20, 21, False), (0, 99, True)])
+def test_no_step_is_taken_after_the_last(limit, updates, trains):
+    trainer = SimpleNamespace(get_num_updates=lambda: updates)
+    cfg = SimpleNamespace(optimization=SimpleNamespace(max_update=limit))
+    result = compat._stopping(lambda *arguments: "an epoch")(cfg, trainer, None, None)
+    assert result == ("an epoch" if trains else ([None], True))
 
 
 def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -197,7 +197,8 @@ def test_force_leaves_nothing_of_the_corpus_before(tmp_path, capsys):
     for name in ("train.source.pos", "test.target.1", "mine.txt"):
         corpora.write(out / name, "x\n")
     run(tmp_path, "parallel", "--train", *files[:2], "--force")
-    assert sorted(path.name for path in out.iterdir()) == ["mine.txt", "report.json", "train.source", "train.target"]
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["SHA256SUMS", "mine.txt", "report.json", "train.source", "train.target"]
     error = refused(tmp_path, capsys, "parallel", "--train", out / "train.source", out / "train.target", "--force")
     assert "--force would delete" in error and lines(out / "train.source") == ["a"]
 

@@ -309,7 +309,7 @@ def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, c
     out = tmp_path / "out"
     assert run(out, *indexes) == 0
     before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
-    assert set(before) == {*debian.OUTPUTS, "report.json"}
+    assert set(before) == {*debian.OUTPUTS, "report.json", "SHA256SUMS"}
     assert run(out, *indexes) == 0
     assert "up to date" in capsys.readouterr().err
     assert {p.name: p.stat().st_mtime_ns for p in out.iterdir()} == before

@@ -26,7 +26,8 @@ LEVELS = [
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
-WITHOUT_FAIRSEQ = ["console.py", "processes.py", "text/words.py", "text/files.py", "text/compression.py"]
+WITHOUT_FAIRSEQ = ["console.py", "processes.py"]
+WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compression", "checksums")]
 WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 

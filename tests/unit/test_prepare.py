@@ -12,6 +12,7 @@ from etads_preprocess.processes import ordered_map
 from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
 
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
@@ -95,12 +96,63 @@ def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, 
     assert capsys.readouterr().err == ""
 
 
+def test_every_file_is_compared_when_it_is_used_again(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+    listed = [folder / name for folder in (out, out / "bin") for name in Checksums(folder).listed]
+    made = {path for path in out.rglob("*") if path.is_file() and path.stat().st_size}
+    logs = {out / "preprocess.txt", out / "bin/preprocess.log", out / "SHA256SUMS", out / "bin/SHA256SUMS"}
+    assert made - logs == set(listed)
+    for path in listed:
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + b"#\n")
+        with pytest.raises(InputError, match=rf"{path.name} is damaged or was changed: .* (delete|Delete) {out}"):
+            prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+        path.write_bytes(content)
+
+
+def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    dictionary = out / "bin" / "dict.source.txt"
+    dictionary.write_text(dictionary.read_text().replace("the ", "teh "))
+    with pytest.raises(InputError, match=rf"if you have changed it on purpose, delete {out}/bin/SHA256SUMS"):
+        prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    (out / "bin" / "SHA256SUMS").unlink()
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert "teh " in dictionary.read_text()
+
+
+def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path, monkeypatch):
+    """Otherwise the next run, with the text as it was, would take what was made of the changed one."""
+    whole, path = encode.encode_file, text / "valid.source"
+    content = path.read_bytes()
+
+    def encode_file(source, *arguments):
+        if source == path:
+            path.write_bytes(content.replace(b"audio", b"radio"))
+        whole(source, *arguments)
+
+    monkeypatch.setattr(encode, "encode_file", encode_file)
+    with pytest.raises(InputError, match=r"valid\.source has changed while it was read; run the command again"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    monkeypatch.undo()
+    path.write_bytes(content)
+    prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    assert "radio" not in (tmp_path / "out/tokens/valid.source").read_text()
+
+
+def test_text_is_compared_with_its_list(text, tmp_path):
+    Checksums(text).add("train.source")
+    (text / "train.source").write_bytes((text / "train.source").read_bytes().replace(b"audio", b"radio"))
+    with pytest.raises(InputError, match=r"train\.source is damaged .*delete .*text/SHA256SUMS"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+
+
 def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
     out = tmp_path / "out"
     prepare(text, out, "bpe", 40, lowercase=True, jobs=1)
-    before = {
-        path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file() and path.name != "prepare.json"
-    }
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file() and path != out / "SHA256SUMS"}
     missing = out / "tokens" / "valid.source"
     content = missing.read_bytes()
     missing.unlink()

@@ -1,0 +1,59 @@
+"""What became of a command under a fault, counted."""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Dict, List, Tuple
+
+from .workplace import Run
+
+SAME, REFUSED = "same result", "refused in words"
+DIFFERENT, TRACEBACK, HUNG = "silently different", "traceback or no words", "hung"
+OUTCOMES = (SAME, REFUSED, DIFFERENT, TRACEBACK, HUNG)
+FAULTS = (DIFFERENT, TRACEBACK, HUNG)
+
+
+def outcome(run: Run, same: bool, words: Tuple[str, ...]) -> str:
+    """The outcome of a run that was to its end.
+
+    Args:
+        same: whether its result is that of the undisturbed run.
+        words: a refusal has to say one of these: the name of the damaged file, say. Empty: any words will do.
+    """
+    if run.status is None:
+        return HUNG
+    if run.status == 0:
+        return SAME if same else DIFFERENT
+    refuses = "Traceback" not in run.shown and run.shown.strip()
+    return REFUSED if refuses and (not words or any(word in run.shown for word in words)) else TRACEBACK
+
+
+@dataclass
+class Table:
+    """Outcomes by fault and command."""
+
+    counts: Dict[Tuple[str, str], Counter] = field(default_factory=dict)
+    faults: List[str] = field(default_factory=list)
+    refusals: Dict[str, str] = field(default_factory=dict)
+
+    def add(self, fault: str, command: str, what: str, where: str, run: Run) -> None:
+        """Count an outcome; ``where`` says which trial it was."""
+        self.counts.setdefault((fault, command), Counter())[what] += 1
+        if what in FAULTS:
+            said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]
+            self.faults.append(f"{what}: {fault}, {command}, {where}: {said}")
+            print(self.faults[-1], file=sys.stderr, flush=True)
+        elif what == REFUSED:
+            self.refusals.setdefault(run.shown.strip().splitlines()[-1][:300], f"{fault}, {command}, {where}")
+
+    def markdown(self) -> str:
+        """The table, with a row of sums."""
+        head = ["fault", "command", "runs", *OUTCOMES]
+        rows = [
+            [fault, f"`{command}`", sum(c.values()), *(c[o] for o in OUTCOMES)]
+            for (fault, command), c in self.counts.items()
+        ]
+        total: Counter = sum(self.counts.values(), Counter())
+        rows.append(["all", "", sum(total.values()), *(total[o] for o in OUTCOMES)])
+        lines = [" | ".join(map(str, row)) for row in [head, ["---"] * 3 + ["---:"] * len(OUTCOMES), *rows]]
+        return "\n".join(f"| {line} |" for line in lines)

@@ -1,0 +1,126 @@
+"""SHA256SUMS: damage is noticed wherever it is, files changed on purpose have a way out, and a list is optional."""
+
+import shutil
+import subprocess
+
+import pytest
+import torch
+from helpers import make_task
+
+from fairseq_etads.text.checksums import NAME, Checksums
+from fairseq_etads.text.files import InputError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with three files, two of them listed."""
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "sub/b.bin", "own.txt"):
+        (tmp_path / name).write_bytes(b"content of " + name.encode())
+    Checksums(tmp_path).add("a.txt", "sub/b.bin")
+    return tmp_path
+
+
+def test_what_is_unchanged_or_not_listed_is_fine(folder, tmp_path_factory):
+    (folder / "own.txt").write_bytes(b"changed")
+    Checksums(folder).verify(["a.txt", "sub/b.bin", "own.txt"])
+    Checksums(tmp_path_factory.mktemp("empty")).verify(["a.txt"])
+
+
+def test_a_changed_file_is_named_with_two_ways_out(folder):
+    (folder / "sub/b.bin").write_bytes(b"content of sub/b.bim")
+    with pytest.raises(
+        InputError, match=r"sub/b\.bin is damaged or was changed.*Make it again; or.*delete .*SHA256SUMS"
+    ):
+        Checksums(folder).verify(["sub/b.bin"])
+    (folder / NAME).unlink()
+    Checksums(folder).verify(["sub/b.bin"])
+
+
+def test_a_missing_file_is_refused_unless_it_may_be_missing(folder):
+    (folder / "a.txt").unlink()
+    with pytest.raises(InputError, match=r"a\.txt is missing"):
+        Checksums(folder).verify(["a.txt"])
+    Checksums(folder).verify(["a.txt"], may_be_missing=True)
+
+
+def test_the_list_itself_is_protected(folder):
+    """Every byte of it, and every length that it can be cut to."""
+    content = (folder / NAME).read_bytes()
+    for place in range(len(content)):
+        for damaged in (content[:place], content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]):
+            (folder / NAME).write_bytes(damaged)
+            with pytest.raises(InputError, match=r"SHA256SUMS is damaged: .*delete"):
+                Checksums(folder)
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="GNU coreutils are not installed")
+def test_the_format_is_that_of_sha256sum(folder):
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", NAME], cwd=folder, check=True)
+    made = subprocess.run(["sha256sum", "own.txt"], cwd=folder, check=True, capture_output=True).stdout
+    (folder / NAME).write_bytes(made)
+    assert list(Checksums(folder).listed) == ["own.txt"]
+    Checksums(folder).verify(["own.txt"])
+
+
+def test_what_was_made_from_a_file_that_changed_is_deleted(folder):
+    made = Checksums(folder)
+    made.watch(folder / "own.txt")
+    with made.making("new.txt"):
+        (folder / "new.txt").write_text("from own.txt")
+    assert "new.txt" in Checksums(folder).listed
+    with pytest.raises(InputError, match=r"own\.txt has changed while it was read"), made.making("new.txt"):
+        (folder / "new.txt").write_text("from own.txt")
+        (folder / "own.txt").write_text("changed in the meantime")
+    assert not (folder / "new.txt").exists() and "new.txt" not in Checksums(folder).listed
+
+
+def test_a_list_that_was_killed_in_between_is_not_wrong(folder):
+    """What is made anew is not listed until it is complete."""
+    made = Checksums(folder)
+    with pytest.raises(KeyboardInterrupt), made.making("a.txt"):
+        (folder / "a.txt").write_text("new")
+        raise KeyboardInterrupt
+    Checksums(folder).verify(["a.txt", "sub/b.bin"])
+
+
+@pytest.mark.parametrize("name", ["train.source-target.source.bin", "train1.source-target.target.idx"])
+def test_the_task_compares_a_split_with_all_its_parts_and_watches_it(name, tmp_path):
+    (tmp_path / name).write_bytes(b"ids")
+    (tmp_path / "trainer.txt").write_bytes(b"of no split")
+    Checksums(tmp_path).add(name, "trainer.txt")
+    (tmp_path / "trainer.txt").write_bytes(b"changed")
+    task = make_task()
+    task.check_split(str(tmp_path), "train")
+    task.check_unchanged()
+    (tmp_path / name).write_bytes(b"idt!")
+    task.check_split(str(tmp_path), "valid")
+    with pytest.raises(InputError, match="has changed while it was read"):
+        task.train_step(None, torch.nn.Module(), None, None, 0)
+    with pytest.raises(InputError, match="is damaged or was changed"):
+        task.check_split(str(tmp_path), "train")
+
+
+def test_the_task_compares_dictionaries(tmp_path):
+    for name in ("dict.source.txt", "dict.factor-tf.txt", "factors.json", "train.source-target.source.bin"):
+        (tmp_path / name).write_bytes(b"a 1\n")
+        Checksums(tmp_path).add(name)
+    task = make_task()
+    (tmp_path / "train.source-target.source.bin").write_bytes(b"")
+    task.check_dictionaries(str(tmp_path))
+    (tmp_path / "dict.factor-tf.txt").write_bytes(b"a 2\n")
+    with pytest.raises(InputError, match=r"dict\.factor-tf\.txt is damaged"):
+        task.check_dictionaries(str(tmp_path))
+
+
+def test_the_task_compares_the_subword_model(tmp_path):
+    from argparse import Namespace
+
+    codes = tmp_path / "codes.bpe"
+    codes.write_text("#version: 0.2\na b</w>\n")
+    Checksums(tmp_path).add(codes.name)
+    options = Namespace(_name=None, bpe="subword_nmt", bpe_codes=str(codes), bpe_separator="@@")
+    assert make_task().build_bpe(options).encode("ab") == "ab"
+    codes.write_text("#version: 0.2\na c</w>\n")
+    with pytest.raises(InputError, match=r"codes\.bpe is damaged or was changed"):
+        make_task().build_bpe(options)
