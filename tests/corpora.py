@@ -88,7 +88,7 @@ def duc_parallel(folder: Path) -> Path:
 def sumpubmed(folder: Path, articles: int = 5) -> Path:
     """line_text/ and abstract/; the last abstract is too short."""
     for number in range(1, articles + 1):
-        sentence = f"the gene {TOPICS[number]} is expressed in cells  <cit>  and tissues of mice in vivo ."
+        sentence = f"the gene {TOPICS[number % 8]} is expressed in cells  <cit>  and tissues of mice in vivo ."
         write(folder / "line_text" / f"text_{number}.txt", "BACKGROUND\n" + f"{sentence}\n" * 40 + "RESULTS\nmore.\n")
         words = (
             "short." if number == articles else "the role of this gene is unknown. we asked e.g. what it does in mice."
@@ -98,12 +98,13 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
     return folder
 
 
-def debian(path: Path) -> Path:
-    """An index of eight packages that share nothing."""
+def debian(path: Path, packages: int = 8) -> Path:
+    """An index of packages that share nothing, at most eight, or else little."""
+    names = [TOPICS[number % 8] + (str(number // 8) if number >= 8 else "") for number in range(packages)]
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
-        for number, topic in enumerate(TOPICS)
+        for number, topic in enumerate(names)
     )
     return write(path, "\n".join(stanzas))
 

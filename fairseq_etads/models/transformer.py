@@ -4,6 +4,7 @@ import itertools
 from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -119,6 +120,13 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
+
+    def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
+        """As fairseq's, W_o s; with ``--output-bias`` W_o s + b_o (ETADS, equation 4)."""
+        super().build_output_projection(cfg, dictionary, embed)
+        if cfg.output_bias:
+            # zeros, so that at first it is the model without the bias; W_o may be the table of word vectors
+            self.output_projection.bias = nn.Parameter(torch.zeros(self.output_projection.out_features))
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""
