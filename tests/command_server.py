@@ -11,6 +11,7 @@ imports.
 """
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -145,6 +146,8 @@ def _serve_one(connection: socket.socket) -> None:
 def _serve(address: str) -> None:
     """Answer requests until the process is killed."""
     _preload()
+    gc.collect()
+    gc.freeze()  # so that collections in the forks do not touch, and so copy, the pages of all imported modules
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address + ".new")
     listener.listen(64)

@@ -29,19 +29,27 @@ def plain(folder: Path) -> Path:
     return folder
 
 
-def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False) -> Path:
-    """cnn/stories, dailymail/stories and url_lists; the last training story has no text."""
+def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool = False) -> Path:
+    """cnn/stories, dailymail/stories and url_lists; the last training story has no text.
+
+    With ``names`` each story is about somebody of a name of their own, as are its highlights.
+    """
     for name, count in zip(("train", "val", "test"), counts):
         urls = [f"http://web.archive.org/web/2015/{name}/{number}.html" for number in range(count)]
         write(folder / "url_lists" / f"all_{name}.txt", "".join(url + "\n" for url in urls))
         for number, url in enumerate(urls):
             stories = folder / ("cnn" if number % 2 else "dailymail") / "stories"
             text = f"(CNN) -- {article(number)}\n\nA caption without a full stop\n"
+            who = f"Zeno{name}{number}"
+            if names:
+                text += f"\n{who} met {who} and {who}, {who}, {who}, {who}, {who} and {who}.\n" * 2
             if anonymised:
                 text = text.replace("Dr. Smith", "@entity0") + "@entity0:Dr. Smith\n@entity10:Paris\n"
             if name == "train" and number == count - 1:
                 text = ""
             highlights = [f"{TOPICS[number % 8]} library no. {number} is fast", "It plays nothing ."]
+            if names:
+                highlights = [f"{who} met {who}", f"{who} is {who}"]
             text += "".join(f"\n@highlight\n\n{line}\n" for line in highlights)
             write(stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story", text)
     return folder
@@ -100,7 +108,7 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
 
 def debian(path: Path, packages: int = 8) -> Path:
     """An index of packages that share nothing, at most eight, or else little."""
-    names = [TOPICS[number % 8] + (str(number // 8) if number >= 8 else "") for number in range(packages)]
+    names = ["abcdefgh"[number // 8] * (number // 8) + TOPICS[number % 8] for number in range(packages)]
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"

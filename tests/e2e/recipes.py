@@ -22,8 +22,8 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "scripts" / "reproduce"
-STEPS = 6
-SIZES = {"90000": "36", "68883": "20", "119505": "36", "68885": "20", "400000": "44", "200000": "28", "150000": "36"}
+STEPS = 12
+SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
 SIZES["60000"] = "20"
 """The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail. With
 the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
@@ -77,7 +77,7 @@ class Workshop:
 
 def cnndm(shop: Workshop, recipe: str) -> Path:
     """CNN/Daily Mail as the recipe's header says, with its paths and from its raw form."""
-    shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3)))
+    shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
     options = documented(recipe, "scripts/prepare_cnndm.sh")
     options[options.index("--out") + 1] = f"data/{recipe}"
     more = options[options.index("--") + 1 :] if "--" in options else ["--size", "36"]
