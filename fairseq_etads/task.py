@@ -17,21 +17,15 @@ from .compat import replacements_file
 from .criterions import check_criterion
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
+from .data.unknown_words import check_data
 from .evaluation.validation import ValidationRouge, check_best_metric
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig
 from .search.reference_scores import score_references
-from .vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
+from .vocabulary.dictionary import SummarizationDictionary, fingerprint, with_known_words
 
 logger = logging.getLogger(__name__)
-
-UNKNOWN_CHECKED = 2000
-"""How many documents of a split are searched for unknown words."""
-
-UNKNOWN_ALLOWED = 0.002
-"""Largest share of unknown words in training data for a pointer. Subwords leave a few; a dictionary without copy tail
-leaves many more."""
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
@@ -92,6 +86,14 @@ class SummarizationTask(FactoredTask, FairseqTask):
         src_dict.grows = True  # so that a word that is in no file can be copied, too
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
+            if tgt_dict.symbols == src_dict.symbols:  # one dictionary, with a bound for each side
+                if tgt_dict.known_words > src_dict.known_words:
+                    raise ValueError(
+                        f"{paths[1]} knows {tgt_dict.known_words:,} of the words that it shares with {paths[0]}, which "
+                        f"knows only {src_dict.known_words:,}: were --srcdict and --tgtdict of fairseq-preprocess "
+                        "exchanged?"
+                    )
+                tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
             logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
@@ -179,8 +181,7 @@ class SummarizationTask(FactoredTask, FairseqTask):
                 f'no split "{split}" (--train-subset, --valid-subset or --gen-subset) in "{directory}"; '
                 f"it has: {', '.join(found) or 'none'}"
             ) from None
-        self._check_unknown(split, pairs.src)
-        self.datasets[split] = SummarizationDataset(
+        dataset = SummarizationDataset(
             pairs.src,
             pairs.src_sizes,
             self.src_dict,
@@ -198,30 +199,8 @@ class SummarizationTask(FactoredTask, FairseqTask):
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
-
-    def _check_unknown(self, split: str, documents: Any) -> None:
-        """Warn of words that a pointer cannot copy because they were unknown when the data was made.
-
-        Raises:
-            ValueError: more than UNKNOWN_ALLOWED of the training words are unknown, and the dictionary has no copy
-                tail.
-        """
-        if self._pointer == "none":
-            return
-        checked = [documents[number] for number in range(min(len(documents), UNKNOWN_CHECKED))]
-        words = sum(len(document) for document in checked)
-        unknown = sum(int((document == self.src_dict.unk()).sum()) for document in checked)
-        if not unknown:
-            return
-        found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {self.src_dict.unk_word}"
-        training = split == self.cfg.train_subset and unknown > UNKNOWN_ALLOWED * words
-        if training and known_words(self.src_dict) == len(self.src_dict):
-            raise ValueError(
-                f"--pointer {self._pointer}: the dictionary in DATA has no copy tail (words of count 0), and {found}; "
-                "they cannot be copied. Make the data with etads-prepare, or the dictionary with etads-dictionary and "
-                "the data with fairseq-preprocess --srcdict DICT --joined-dictionary"
-            )
-        logger.warning(f"{found}, which cannot be copied: they are not in the dictionary's copy tail")
+        check_data(split, dataset, self._pointer, self)
+        self.datasets[split] = dataset
 
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None

@@ -63,18 +63,23 @@ def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jo
 
 def _new_dictionaries(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> List[str]:
     """Write the dictionaries of the training text; returns the options of fairseq-preprocess that name them."""
-    from .dictionary import build_dictionary, write_dictionary
+    from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
-    if not settings.separate:
+    if settings.separate:
+        # the tail of documents is kept: their words can replace an <unk> that the model writes; summaries have no tail
+        source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
+        target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
+    elif settings.target_size:
+        source, target = build_bounded_dictionaries(
+            [train["source"]], [train["target"]], documents, size, settings.target_size, jobs
+        )
+    else:
         write_dictionary(build_dictionary([*train.values()], documents, size, jobs), out / "dict.txt")
         return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
-    # the tail of documents is kept: their words can replace an <unk> that the model writes; summaries have no tail
-    source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
     write_dictionary(source, out / "dict.source.txt")
-    target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     write_dictionary(target, out / "dict.target.txt")
     return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
 
@@ -86,15 +91,17 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
 
     from .dictionary import write_dictionary
 
-    dictionary = SummarizationDictionary.load(str(like / "bin" / "dict.source.txt"))
-    new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
-    for word in sorted(new.difference(dictionary.symbols)):
-        if not is_padding_word(word):
-            dictionary.add_symbol(word, n=0)
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
-    write_dictionary(dictionary, out / ("dict.txt" if joined else "dict.source.txt"))
+    source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
+    growing = [source, target] if source.symbols == target.symbols else [source]  # the same words: the same ids
+    new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
+    for word in sorted(new.difference(source.symbols)):
+        for dictionary in growing if not is_padding_word(word) else ():
+            dictionary.add_symbol(word, n=0)
     if joined:
+        write_dictionary(source, out / "dict.txt")
         return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
-    shutil.copyfile(names["target"], out / "dict.target.txt")
+    write_dictionary(source, out / "dict.source.txt")
+    write_dictionary(target, out / "dict.target.txt")
     return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]

@@ -1,7 +1,7 @@
-"""Builds a dictionary with a copy tail: the words that the model learns, then every other word of the documents."""
+"""Builds dictionaries with a copy tail: the words that the model learns, then every other word of the documents."""
 
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
 
@@ -50,6 +50,48 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
         if not is_padding_word(word):  # such a word would count as known
             dictionary.add_symbol(word, n=0)
     return dictionary
+
+
+def build_bounded_dictionaries(
+    train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
+) -> Tuple[Dictionary, Dictionary]:
+    """The dictionaries of documents and summaries: the same words under the same ids, but each side with its own bound.
+
+    Both list the most frequent words of summaries, then the most frequent other words of documents, then the copy tail.
+    The second group has counts only in the documents' dictionary; for the summaries', it belongs to the tail. Each of
+    the first two groups is padded so that it ends at a multiple of 8 entries.
+
+    Args:
+        train: documents whose most frequent words the model learns.
+        summaries: texts whose most frequent words it learns to generate.
+        documents: further files whose words can be copied.
+        size: how many words are learnt in all, besides the special symbols; -1 for all.
+        target_size: how many of these are generated; they count as learnt even if no document has them.
+        jobs: number of processes.
+
+    Raises:
+        InputError: a file is missing or not UTF-8.
+    """
+    read, target = count_words(train, jobs), count_words(summaries, jobs)
+    seen = {*read.symbols, *target.symbols, *count_words(documents, jobs).symbols}
+    generated = min(target_size, len(target) - target.nspecial)
+    target.finalize(nwords=generated + target.nspecial)
+    counts = dict(zip(read.symbols, read.count))
+    others = [word for word in counts if word not in target.indices and not is_padding_word(word)]
+    others.sort(key=lambda word: (-counts[word], word))
+
+    source = Dictionary()
+    for word, count in zip(target.symbols[target.nspecial :], target.count[target.nspecial :]):
+        source.add_symbol(word, n=count + counts.get(word, 0))
+    for word in others[: size - generated] if size > 0 else others:
+        source.add_symbol(word, n=counts[word])
+    source.pad_to_multiple_(8)
+    for word in sorted(seen.difference(source.symbols)):
+        if not is_padding_word(word):  # such a word would count as known
+            source.add_symbol(word, n=0)
+    for word in source.symbols[len(target) :]:
+        target.add_symbol(word, n=0)
+    return source, target
 
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:

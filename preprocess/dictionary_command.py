@@ -14,9 +14,16 @@ Make one dictionary for documents and summaries with which pointer models can co
   etads-dictionary dict.txt --train train.source train.target --documents valid.source test.source --size 50000
   fairseq-preprocess --srcdict dict.txt --joined-dictionary -s source -t target --trainpref train ...
 
+  etads-dictionary dict.source.txt --train train.source --summaries train.target --documents valid.source test.source \\
+      --size 119505 --target-size 68885 --target-dictionary dict.target.txt
+  fairseq-preprocess --srcdict dict.source.txt --tgtdict dict.target.txt -s source -t target --trainpref train ...
+
 The files hold words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
 --train files, which the model learns. Behind them, with count 0, stands every other word of the --train and --documents
-files: it has an id, so that it can be copied, and costs the model nothing. etads-prepare does this by itself."""
+files: it has an id, so that it can be copied, and costs the model nothing. With --target-size, the first entries are
+that many words of --summaries, the only ones that the model generates; then come the other words that it learns to
+read, the most frequent of --train. The second dictionary has the same words, those that are only read with count 0.
+etads-prepare does all this by itself."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,26 +36,58 @@ def build_parser() -> argparse.ArgumentParser:
         "--documents", metavar="FILE", type=Path, nargs="*", default=[], help="texts to copy words from"
     )
     parser.add_argument("--size", type=int, default=50000, help="words to learn; -1: all (default: %(default)s)")
+    parser.add_argument(
+        "--target-size", type=int, metavar="N", help="how many of the --size words can be generated (default: all)"
+    )
+    parser.add_argument("--summaries", metavar="FILE", type=Path, nargs="+", help="texts to take these words from")
+    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="dictionary of summaries to write")
     add_jobs(parser)
     return parser
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise InputError for sizes that are impossible and for options that go together."""
+    if args.size == 0 or args.size < -1:
+        raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
+    together = {
+        "--target-size": args.target_size, "--summaries": args.summaries, "--target-dictionary": args.target_dictionary
+    }  # fmt: skip
+    missing = [option for option, value in together.items() if value is None]
+    if missing and len(missing) < len(together):
+        raise InputError(f"{missing[0]} is missing; {', '.join(together)} go together")
+    if missing:
+        return
+    if args.target_size < 1 or 0 < args.size <= args.target_size:
+        most = "" if args.size < 0 else f", and fewer than --size {args.size}"
+        raise InputError(f"--target-size {args.target_size}: choose 1 or more{most}")
+    if args.target_dictionary.absolute() == args.out.absolute():
+        raise InputError(f"--target-dictionary {args.target_dictionary}: choose another file than OUT")
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """The command etads-dictionary."""
     args = build_parser().parse_args(argv)
     with errors_in_one_line("etads-dictionary"):
-        if args.size == 0 or args.size < -1:
-            raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
+        _check(args)
         # here, so that --help and wrong options are answered without waiting for fairseq
         import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
         from fairseq_etads.vocabulary.dictionary import known_words
 
-        from .dictionary import build_dictionary, write_dictionary
+        from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
-        dictionary = build_dictionary(args.train, args.documents, args.size, max(1, args.jobs))
-        write_dictionary(dictionary, args.out)
-    known = known_words(dictionary)
-    print(f"{args.out}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        jobs = max(1, args.jobs)
+        if args.target_size:
+            both = build_bounded_dictionaries(
+                args.train, args.summaries, args.documents, args.size, args.target_size, jobs
+            )
+            written = dict(zip((args.out, args.target_dictionary), both))
+        else:
+            written = {args.out: build_dictionary(args.train, args.documents, args.size, jobs)}
+        for path, dictionary in written.items():
+            write_dictionary(dictionary, path)
+    for path, dictionary in written.items():
+        known = known_words(dictionary)
+        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ from .command import add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
 from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
+from .processes import run_apart
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .subwords import learn_bpe, learn_sentencepiece
+from .unknown_words import describe, vocabulary_report
 
 DESCRIPTION = f"""\
 Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
@@ -93,8 +95,8 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
         learn_sentencepiece(train, settings.size, out / names[0], kind)
 
 
-def _write_report(out: Path, splits: Sequence[str]) -> None:
-    """Write OUT/report.json: numbers of tokens of all texts, and SHA-256 of the files in OUT/bin.
+def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
+    """Write OUT/report.json: numbers of tokens of all texts, known and unknown words, SHA-256 of the files in OUT/bin.
 
     Means and maxima are what Table 2 of the Aggregation Transformer's paper gives.
     """
@@ -102,6 +104,7 @@ def _write_report(out: Path, splits: Sequence[str]) -> None:
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     report = {
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
+        "vocabulary": run_apart(vocabulary_report, out, splits, settings.wanted_words()),
         "sha256": {path.name: checksum(path) for path in made},
     }
     write_json(out / "report.json", report)
@@ -136,7 +139,7 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
         encode_all(words, out / "tokens", splits, settings, out, TO_SUBWORDS, jobs)
     binarise(out, text, splits, settings, jobs, like)
     if not (out / "report.json").exists():
-        _write_report(out, splits)
+        _write_report(out, splits, settings)
     return inference_options(settings.record(), out)
 
 
@@ -183,10 +186,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-target-sentence-marks", action="store_true", help=f"drop {SENTENCE_MARK} from summaries")
     add("--separate-dictionaries", action="store_true",
         help="one for documents, one for summaries; for models that neither copy nor share embeddings")  # fmt: skip
-    for side in SIDES:
-        what = "documents" if side == "source" else "summaries"
-        add(f"--{side}-size", type=int, default=0,
-            help=f"words of {what} kept, if separate (default: --size for words, all subwords)")  # fmt: skip
+    add("--source-size", type=int, default=0,
+        help="words of documents kept, if separate (default: --size for words, all subwords)")  # fmt: skip
+    add("--target-size", type=int, default=0,
+        help="words of summaries kept, if separate (default: as --source-size). With one dictionary: how many of its "
+        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)")  # fmt: skip
     add("--factors", nargs="+", choices=FACTORS, default=[], metavar="NAME",
         help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
         "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model")  # fmt: skip
@@ -233,6 +237,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
+    for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
+        print(line)
     flags = shlex.join(command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 

@@ -19,7 +19,8 @@ class Settings:
         size: BPE merges, SentencePiece pieces or words kept.
         source_marks, target_marks: keep sentence marks in documents, in summaries.
         separate: a dictionary for documents and one for summaries, of ``source_size`` and ``target_size`` words; 0 is
-            ``size`` words, or all subwords.
+            ``size`` words, or all subwords. Otherwise there is one for both sides, of which the summaries know
+            ``target_size`` words; 0 is all that the documents know.
         factors: some of FACTORS. tf_bins, idf_bins: how many bins those two have.
         spacy_model: what makes the factors pos and ner; empty: they are read from files.
     """
@@ -63,8 +64,13 @@ class Settings:
             option = f"--{name.replace('_', '-')} {value}"
             if value < 0:
                 raise InputError(f"{option}: choose 1 or more")
-            if value and not self.separate:
+            if value and not self.separate and name == "source_size":
                 raise InputError(f"{option}: goes with --separate-dictionaries; one dictionary has --size words")
+        if self.tokens == "word" and not self.separate and self.target_size >= self.size:
+            raise InputError(
+                f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the one "
+                "dictionary, or leave it out"
+            )
         if self.is_sentencepiece != (self.word_kind == "raw"):
             wanted = "raw" if self.is_sentencepiece else "moses, ptb, spaces or characters"
             raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
@@ -82,6 +88,12 @@ class Settings:
                 "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
                 "choose ptb or spaces, or --spacy-model"
             )
+
+    def wanted_words(self) -> Dict[str, int]:
+        """How many words each side ("source", "target") is to know at least; sides without a wish are left out."""
+        size = self.size if self.tokens == "word" else 0
+        source = self.source_size or size
+        return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     def record(self) -> Dict[str, Any]:
         """What prepare.json says: the first three settings, and all others that are not at their defaults."""

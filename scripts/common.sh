@@ -42,6 +42,20 @@ need_prepared() {
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
+# say_vocabulary PREPARED SOURCE TARGET: say how many words the data knows of documents and of summaries, and whether it was made
+# for as many as the paper has, SOURCE and TARGET.
+say_vocabulary() {
+    python - "$@" <<'PYTHON' | while IFS= read -r line; do say "$line"; done
+import json, pathlib, sys
+path, paper = pathlib.Path(sys.argv[1]) / "report.json", dict(zip(("source", "target"), map(int, sys.argv[2:])))
+report = json.loads(path.read_text(encoding="utf-8")).get("vocabulary") or {"known": {}, "asked": {}}
+for side, what in (("source", "documents"), ("target", "summaries")):
+    known, asked = report["known"].get(side), report["asked"].get(side)
+    line = f"vocabulary of {what}: {known} words, {asked} asked for, {paper[side]} in the paper"
+    print(line if asked == paper[side] else f"WARNING: {line}; --help says how to make the data")
+PYTHON
+}
+
 # supervise COMMAND...: run it, and end it if this script is ended; bash by itself would leave it running.
 supervise() {
     "$@" &

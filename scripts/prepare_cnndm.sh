@@ -15,6 +15,7 @@
 #
 #   -- --tokens sentencepiece --words raw --size 32000       -- --source-sentence-marks --factors pos ner tf idf \
 #                                                               --spacy-model en_core_web_sm
+#   -- --size 150000 --target-size 60000                     (Nallapati et al.: 60,000 of the 150,000 words can be generated)
 #
 # Run it again to go on after an interruption.
 

@@ -6,7 +6,9 @@
 #   --data DIR   train.article.txt, train.title.txt, valid.article.filter.txt, ..., input.txt, task1_ref0.txt, plain or
 #                compressed, in DIR or its folders train/ and Giga/
 #   --out DIR    gets text/ and prepared/
-#   --rare N     words with fewer occurrences become <unk> (default: 5; ready-made text is left as it is)
+#   --rare N     words with fewer occurrences become <unk> in the text (default: 5, as NAMAS; ready-made text is left as it is).
+#                0 keeps them all: for a pointer, which can copy what it does not know, and for more than the 119,505 and
+#                68,885 words that are left otherwise
 #   --filter     drop the pairs that NAMAS's filter drops
 #   --jobs N     processes (default: all processors)
 #   and what "etads-corpus gigaword --help" lists
@@ -15,6 +17,10 @@
 # encoder-sharing Transformer and of Nallapati et al.:
 #
 #   -- --separate-dictionaries --source-size 90000 --target-size 68883       (119505 and 68885)
+#
+# for one dictionary, as a pointer needs it, of which 68,885 words can be generated and all others are copied:
+#
+#   --rare 0 -- --size 119505 --target-size 68885
 #
 # Run it again to go on after an interruption.
 

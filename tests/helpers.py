@@ -16,6 +16,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
+from fairseq_etads.vocabulary.dictionary import with_known_words
 
 PAD, EOS = 1, 2
 SMALL = {
@@ -53,14 +54,17 @@ def make_task(
     truncate_target: Optional[int] = None,
     tail: int = 0,
     mark: bool = False,
+    target_words: Optional[int] = None,
     **options,
 ) -> SummarizationTask:
+    """A task with one dictionary, of which summaries know the first ``target_words`` (None: as many as documents)."""
     dictionary = make_dictionary(tail=tail, mark=mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():
         setattr(cfg, name, value)
-    return SummarizationTask(cfg, dictionary, dictionary)
+    summaries = dictionary if target_words is None else with_known_words(dictionary, target_words)
+    return SummarizationTask(cfg, dictionary, summaries)
 
 
 @functools.lru_cache(maxsize=None)  # Hydra takes half a second

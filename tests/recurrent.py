@@ -4,8 +4,9 @@ import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 
 from fairseq_etads.models.rnn import PRESETS
+from fairseq_etads.vocabulary.dictionary import with_known_words
 
-ARCHS = [*sorted(PRESETS), "all"]
+ARCHS = [*sorted(PRESETS), "all", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
     "coverage": True,
@@ -18,6 +19,8 @@ ALL = {
     "share_all_embeddings": True,
 }
 """Every mechanism at once: what tests call the architecture "all"."""
+BOUND = 20
+"""With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
 FACTORS = ("idf", "ner", "pos", "tf")
 MARK = 43
 V = 44
@@ -36,6 +39,13 @@ def recurrent(arch, task=None, **options):
     """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
     if arch == "all":
         return recurrent("gru_seq2seq", task, **{**ALL, **options})
+    if arch.startswith("bounded"):
+        task = task or recurrent_task()
+        task.tgt_dict = with_known_words(task.src_dict, BOUND)
+        changes = {"large_vocabulary_trick": 12}
+        if arch == "bounded":
+            changes = {"large_vocabulary_trick": 0, "pointer": "switch", "share_all_embeddings": False}
+        return recurrent("all", task, **{**changes, **options})
     sizes = dict(RECURRENT)
     if PRESETS[arch].get("large_vocabulary_trick"):
         sizes["large_vocabulary_trick"] = 25

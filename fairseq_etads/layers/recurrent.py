@@ -136,13 +136,13 @@ class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 
     Args:
-        weight: (V, E).
+        weight: (V, E), or a shared table that begins with these rows. words: V.
     """
 
-    def __init__(self, weight: nn.Parameter):
+    def __init__(self, weight: nn.Parameter, words: int):
         super().__init__()
         self.weight = weight
-        self.bias = nn.Parameter(torch.zeros(len(weight), 1))  # a column, so that rows of it can be looked up
+        self.bias = nn.Parameter(torch.zeros(words, 1))  # a column, so that rows of it can be looked up
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
         """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row receives a gradient."""
@@ -151,5 +151,5 @@ class OutputLayer(nn.Module):
 
     def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
         """Readouts (N, T, E) -> logits (N, T, V); with ``rows``, from :meth:`rows`, of those words alone (N, T, C)."""
-        weight, bias = (self.weight, self.bias[:, 0]) if rows is None else rows
+        weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

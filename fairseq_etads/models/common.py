@@ -77,9 +77,9 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
         state_dict: a model's weights. side: "source" or "target". part: the encoder or decoder to load them into.
     """
     name = "encoder" if side == "source" else "decoder"
-    words = state_dict.get(f"{name}.embed_tokens.weight")
-    if words is not None and len(words) != len(part.dictionary):
+    words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
+    if words is not None and len(words) != rows:
         raise ValueError(
-            f"the {side} dictionary has {len(part.dictionary)} known words and the checkpoint was trained with "
+            f"the {side} dictionary has {rows} known words and the checkpoint was trained with "
             f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
         )

@@ -239,7 +239,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         mark = task.source_dictionary.index(SENTENCE_MARK) if config.hierarchical_attention else None
         embed = VocabularyEmbedding(words, source.unk())
         encoder = RecurrentEncoder(config, source, embed, factors, mark)
-        summary_embed = embed if summary_words is words else VocabularyEmbedding(summary_words, target.unk())
+        summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
         decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target))
         model = cls(encoder, decoder)
         model.mark_tables()

@@ -73,7 +73,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
-        output: weight (V, E) of the output layer.
+        output: weight (V, E) of the output layer, or a shared table that begins with these rows.
         source_words: for each known word of the documents its id among ``dictionary``, or 0; None: the same words.
     """
 
@@ -105,7 +105,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.cell = nn.GRUCell(word + context, hidden)
         features = hidden + word + context
         self.readout = nn.Linear(features, output.shape[1])
-        self.output_projection = OutputLayer(output)
+        self.output_projection = OutputLayer(output, len(dictionary))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
             self.pointer = AttentionPointer(features, str(cfg.pointer))

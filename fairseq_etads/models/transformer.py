@@ -20,8 +20,8 @@ from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.embedding import VocabularyEmbedding
+from ..vocabulary.dictionary import known_words, without_tail
+from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding
 from ..vocabulary.output import OutputVocabulary
 from .common import SummarizationModel, check_words, register_presets
 from .transformer_options import (
@@ -122,11 +122,14 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
-        """As fairseq's, W_o s; with ``--output-bias`` W_o s + b_o (ETADS, equation 4)."""
+        """As fairseq's, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o (ETADS, eq. 4)."""
         super().build_output_projection(cfg, dictionary, embed)
+        table: Any = embed.weight
+        if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
+            self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
             # zeros, so that at first it is the model without the bias; W_o may be the table of word vectors
-            self.output_projection.bias = nn.Parameter(torch.zeros(self.output_projection.out_features))
+            self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""
@@ -207,7 +210,10 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         return SummarizationTransformerEncoder(cfg, src_dict, embed_tokens)
 
     @classmethod
-    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> SummarizationTransformerDecoder:
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
+        words = known_words(tgt_dict)
+        if words < embed_tokens.num_embeddings:  # one table for both sides, and the documents' has more words
+            embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:

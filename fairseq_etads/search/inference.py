@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import compat
+from ..vocabulary.embedding import SharedTableOutput
 from .penalties import check_choice
 
 logger = logging.getLogger(__name__)
@@ -161,6 +162,8 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
         return PackedLinear(linear.weight, linear.bias, products, out)
 
     output = getattr(result.decoder, "output_projection", None)
+    if isinstance(output, SharedTableOutput):
+        output = result.decoder.output_projection = output.as_linear()
     if infer_dtype == "int8":
         if type(output) is nn.Linear:
             result.decoder.output_projection = WideLinear(output, Int8Linear)

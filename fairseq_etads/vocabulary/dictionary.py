@@ -1,4 +1,8 @@
-"""The dictionary: first the words that the model knows, then the copy tail, words that it can only copy."""
+"""The dictionary: first the words that the model knows, then the copy tail, words that it can only copy.
+
+Documents and summaries may have one dictionary and yet a bound each (:func:`with_known_words`): the decoder generates
+the first V words, the encoder has vectors for these and for more, and a word has the same id on both sides.
+"""
 
 import copy
 import hashlib
@@ -40,6 +44,16 @@ def fingerprint(dictionary: Dictionary) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
+    """The same words under the same ids, of which only the first ``size`` are known; both dictionaries grow together.
+
+    The two compare as equal, because fairseq compares words and ids.
+    """
+    bounded = copy.copy(dictionary)  # shares the lists of words
+    bounded.known_words = size
+    return bounded
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:

@@ -37,20 +37,53 @@ class VocabularyEmbedding(nn.Embedding):
     """V word vectors; an id from V on (a word of the copy tail, or a slot) gets the vector of the unknown word.
 
     Args:
-        weights: an embedding whose table (V, D) and padding index are taken over.
+        weights: an embedding whose table (at least V rows, D) and padding index are taken over.
         unk: id of the unknown word.
+        known_words: V; None: as many as the table has rows.
     """
 
-    def __init__(self, weights: nn.Embedding, unk: int):
+    def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # built on the meta device, as the table that it would initialise is replaced at once
         super().__init__(weights.num_embeddings, weights.embedding_dim, weights.padding_idx, device="meta")
         self.weight = weights.weight
         self.unk = unk
+        self.known_words = weights.num_embeddings if known_words is None else known_words
 
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
-        known = hide_unknown_words(input, self.num_embeddings, self.unk)
+        known = hide_unknown_words(input, self.known_words, self.unk)
         return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
+
+
+class SharedTableOutput(nn.Module):
+    """An output layer over the first V words of a table of word vectors that has more.
+
+    Args:
+        weight: the table (at least V rows, D). known_words: V.
+
+    Attributes:
+        bias: (V,); None, as at first: no bias.
+    """
+
+    bias: Optional[nn.Parameter]
+
+    def __init__(self, weight: nn.Parameter, known_words: int):
+        super().__init__()
+        self.weight = weight
+        self.register_parameter("bias", None)
+        self.known_words = known_words
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) -> logits (…, V)."""
+        return F.linear(x, self.weight[: self.known_words], self.bias)
+
+    def as_linear(self) -> nn.Linear:
+        """A plain linear layer with the same result and no gradient."""
+        linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
+        linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias.detach(), requires_grad=False)
+        return linear
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:

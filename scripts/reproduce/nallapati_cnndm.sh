@@ -2,10 +2,12 @@
 # Nallapati et al. 2016, Table 3: CNN/Daily Mail with and without hierarchical and temporal attention; and See et al. 2017.
 #
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm -- \
-#       --source-sentence-marks --size 150000
-#   scripts/reproduce/nallapati_cnndm.sh --data data/cnndm [options] [-- options of fairseq-train]
+#       --source-sentence-marks --size 150000 --target-size 60000
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k
+#   scripts/reproduce/nallapati_cnndm.sh --data data/cnndm --pg-data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR       what scripts/prepare_cnndm.sh made
+#   --data DIR       what the first command made, for Nallapati et al.'s rows
+#   --pg-data DIR    what the second one made, for pg_coverage, which has 50,000 words
 #   --vectors FILE   word2vec vectors of 100 numbers to begin with, in text format (default: random ones)
 #   --out DIR        default: runs/nallapati_cnndm in the repository
 #   --rows LIST      of words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage (default: all)
@@ -17,19 +19,21 @@
 # As in the paper: width 200, vectors of 100, 800 words of a document and 100 of a summary, batches of 50 sorted within every
 # ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
 # words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
-# Deviations: text that is not anonymised; one dictionary of 150,000 words instead of 150,000 and 60,000; the rate of 0.001 is
-# ignored (docs/recurrent.md says why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word
-# vectors and output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), the same 150,000 words instead of
-# 50,000 unless data of that size are given, and documents of full length from the first step.
+# Deviations: text that is not anonymised; one dictionary of 150,000 words, of which the 60,000 most frequent of summaries can be
+# generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
+# (docs/recurrent.md says why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
+# output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), documents of full length from the first step, and
+# never writes <unk>.
 # Can be interrupted and started again. Prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 all="words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage"
-data="" vectors=() out=$ROOT/runs/nallapati_cnndm rows=$all seeds="1" device=() more=()
+data="" pg_data="" vectors=() out=$ROOT/runs/nallapati_cnndm rows=$all seeds="1" device=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --data) need_value "$@"; data=$2; shift 2 ;;
+        --pg-data) need_value "$@"; pg_data=$2; shift 2 ;;
         --vectors) need_value "$@"; vectors=(--encoder-embed-path "$2" --decoder-embed-path "$2"); shift 2 ;;
         --out) need_value "$@"; out=$2; shift 2 ;;
         --rows) need_value "$@"; rows=$2; shift 2 ;;
@@ -40,29 +44,39 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
     esac
 done
-need_prepared --data "$data" scripts/prepare_cnndm.sh
 # shellcheck disable=SC2086  # words of lists
-for row in $rows; do need_choice --rows "$row" $all; done
+for row in $rows; do
+    need_choice --rows "$row" $all
+    if [ "$row" = pg_coverage ]; then
+        need_prepared --pg-data "$pg_data" scripts/prepare_cnndm.sh
+    else
+        need_prepared --data "$data" scripts/prepare_cnndm.sh
+    fi
+done
 use_environment
 
 systems=()
 for seed in $seeds; do
     for row in $rows; do
-        run=$out/$row-$seed
+        run=$out/$row-$seed prepared=$data/prepared words="150000 60000"
         decoding=(--beam 5 --max-len 100)
         options=(--encoder-embed-dim 100 --encoder-hidden-size 200 --truncate-source 800 --truncate-target 100 --max-epoch 35
             "${ADADELTA[@]}" ${vectors[@]+"${vectors[@]}"})
         if [ "$row" = pg_coverage ]; then
+            prepared=$pg_data/prepared words="50000 50000"
             # the last checkpoint: the best by likelihood may be from before the coverage loss
             decoding=(--beam 4 --min-len 35 --max-len 120 --checkpoint "$run/checkpoints/checkpoint_last.pt")
             options=(--batch-size 16 --truncate-source 400 --truncate-target 100 --max-update 233000 --coverage-loss 1
                 --coverage-loss-start 230000 --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2)
         fi
-        train_recurrent "$run" "$data/prepared" --arch "$row" "${options[@]}" --seed "$seed" \
+        # shellcheck disable=SC2086  # two numbers
+        say_vocabulary "$prepared" $words
+        train_recurrent "$run" "$prepared" --arch "$row" "${options[@]}" --seed "$seed" \
             ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-        summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${decoding[@]}" ${device[@]+"${device[@]}"}
+        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${decoding[@]}" ${device[@]+"${device[@]}"}
         systems+=(--system "$row-$seed=$run/summaries.txt")
     done
 done
-etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${systems[@]}" \
+text=${data:-$pg_data}/text
+etads-analyse --source "$text/test.source" --reference "$text/test.target" "${systems[@]}" \
     --json "$out/analysis.json"

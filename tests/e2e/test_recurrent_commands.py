@@ -68,16 +68,19 @@ def write_factors(data, values):
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("recurrent")
     values = write_corpus(directory)
+    # the encoder knows some answers of the training data; none can be generated
     run_command(
-        ["etads-dictionary", "dict.txt", "--train", "train.source", "train.target", "--size", str(len(WORDS) + 1)]
-        + ["--jobs", "1", "--documents", "valid.source", "test.source"],
+        ["etads-dictionary", "dict.txt", "--train", "train.source", "--size", str(len(WORDS) + 201), "--jobs", "1"]
+        + ["--target-size", str(len(WORDS)), "--summaries", "train.target", "--target-dictionary", "dict.target.txt"]
+        + ["--documents", "valid.source", "test.source"],
         cwd=directory,
     )
     run_command(
-        ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir", "bin"]
-        + [f"--{split}pref={split}" for split in ("train", "valid", "test")] + ["--srcdict", "dict.txt"],
+        ["fairseq-preprocess", "-s", "source", "-t", "target", "--destdir", "bin", "--tgtdict", "dict.target.txt"]
+        + [f"--{split}pref={split}" for split in ("train", "valid", "test")]
+        + ["--srcdict", "dict.txt"],
         cwd=directory,
-    )  # fmt: skip
+    )
     write_factors(directory / "bin", values)
     return directory
 
@@ -124,6 +127,7 @@ def test_a_switch_learns_to_copy_the_word_that_a_factor_marks(corpus, tmp_path):
     options = ["--large-vocabulary-trick", "20", "--optimizer", "lazy_adam", "--lr", "4e-3", "--max-update", "240"]
     log = run_command(train_command(corpus, "feats_lvt2k_ptr", tmp_path, *options), cwd=tmp_path).stdout
     assert "p_gen=" in log
+    assert "3,000 words of train's summaries (a sample of 1,500) are unknown, 50.00%; 1,500 of the unknown ones" in log
     found = summaries(run_command(generate_command(corpus, tmp_path), cwd=tmp_path).stdout)
     expected = (corpus / "test.target").read_text().splitlines()
     right = sum(found[number].split()[:1] == answer.split()[:1] for number, answer in enumerate(expected))

@@ -5,6 +5,8 @@ from etads_preprocess.dictionary_command import main
 
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
+BOUND = ["--target-size", "3", "--summaries", "good", "--target-dictionary", "t.txt"]
+
 
 def write(path, text):
     path.write_text(text, encoding="utf-8")
@@ -31,6 +33,36 @@ def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_wit
     assert not out.with_name("dict.txt.partial").exists()
 
 
+def test_summaries_may_know_fewer_words_than_documents(texts, tmp_path, capsys):
+    """First their most frequent words, by the summaries' counts, then the documents' other ones, then the tail."""
+    out, of_summaries = tmp_path / "dict.txt", tmp_path / "target.txt"
+    (tmp_path / "train.target").write_text("zebra b b yak zebra zebra a madeupword0003\n")
+    main(
+        [str(out), "--train", texts[0], "--summaries", texts[1], "--documents", texts[2], "--size", "5", "--jobs", "1"]
+        + ["--target-size", "2", "--target-dictionary", str(of_summaries)]
+    )
+    said = capsys.readouterr().out
+    assert "dict.txt: 16 known words, 5 only to be copied" in said
+    assert "target.txt: 8 known words, 13 only to be copied" in said
+    source, target = (SummarizationDictionary.load(str(path)) for path in (out, of_summaries))
+    assert source.symbols == target.symbols, "one id for a word"
+    assert source.symbols[4:6] == ["zebra", "b"] and source.count[4:6] == [3, 2 + 3] and target.count[4:6] == [3, 2]
+    assert all(word.startswith("madeupword") for word in source.symbols[6:8])
+    assert source.symbols[8:11] == ["c", "a", "rare"] and source.count[8:11] == [4, 2, 1]
+    assert all(word.startswith("madeupword") for word in source.symbols[11:16]) and source.known_words == 16
+    assert source.symbols[16:] == ["madeupwords", "new", "yak", "ünï", "新しい"]
+    assert target.known_words == 8 and set(target.count[8:]) == {0}
+
+
+def test_more_words_of_summaries_than_there_are_leave_room_for_those_of_documents(texts, tmp_path):
+    out, of_summaries = tmp_path / "dict.txt", tmp_path / "target.txt"
+    options = ["--size", "5", "--target-size", "4", "--target-dictionary", str(of_summaries), "--jobs", "1"]
+    main([str(out), "--train", texts[0], "--summaries", texts[1], *options])
+    source, target = (SummarizationDictionary.load(str(path)) for path in (out, of_summaries))
+    assert target.known_words == 8 and target.symbols[4:6] == ["b", "zebra"]
+    assert source.symbols[8:11] == ["c", "a", "rare"] and source.known_words == 16
+
+
 def test_all_words_can_be_known(texts, tmp_path, capsys):
     out = tmp_path / "dict.txt"
     main([str(out), "--train", *texts, "--size", "-1", "--jobs", "1"])
@@ -44,6 +76,9 @@ def test_all_words_can_be_known(texts, tmp_path, capsys):
         (["dict.txt", "--train", "nowhere"], "nowhere: no such file"),
         (["dict.txt", "--train", "good", "--size", "0"], "--size 0: choose 1 or more, or -1"),
         (["dict.txt", "--train", "bad"], "bad, line 2: not UTF-8"),
+        (["dict.txt", "--train", "good", "--target-size", "3"], "--summaries is missing; --target-size, --summaries"),
+        (["dict.txt", "--train", "good", *BOUND, "--size", "3"], "--target-size 3: choose 1 or more, and fewer than"),
+        (["t.txt", "--train", "good", *BOUND], "--target-dictionary t.txt: choose another file than OUT"),
         (["good/dict.txt", "--train", "good"], "good"),
     ],
 )

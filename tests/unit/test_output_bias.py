@@ -9,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.inference import InferenceModel
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 
@@ -125,6 +126,19 @@ def test_it_is_packed_for_inference(infer_dtype, error, shared, documents, monke
     plain = without_bias(model, TASK, share_all_embeddings=shared)
     others = scores(SummaryGenerator, plain, beam_size=2, exact_length=6, infer_dtype=infer_dtype)
     assert (others - want).abs().mean() > 1, "the comparison would not notice a lost bias"
+
+
+@pytest.mark.parametrize("infer_dtype,error", [(None, 1e-5), ("bf16", 0.05), ("int8", 0.05)])
+def test_it_goes_with_a_table_that_has_more_words_than_can_be_generated(infer_dtype, error):
+    """One table for both sides, and fewer words known of summaries (--target-size)."""
+    model = biased(make_task(target_words=20))
+    layer, states = model.decoder.output_projection, torch.randn(3, 1, 32)
+    assert len(layer.weight) == 44 and layer.bias.shape == (20,)
+    with torch.no_grad():
+        want = states @ layer.weight[:20].t() + layer.bias
+        torch.testing.assert_close(layer(states), want)
+        packed = InferenceModel(model, infer_dtype).current().decoder.output_projection
+        torch.testing.assert_close(packed(states).float(), want, rtol=error, atol=error)
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "int8"])

@@ -9,6 +9,7 @@ from fairseq.data import indexed_dataset
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
 from fairseq_etads.data.pairs import SummarizationDataset, truncate
+from fairseq_etads.data.unknown_words import check_documents
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask, fingerprint
 
@@ -200,16 +201,18 @@ def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
     ],
 )
 def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, tail, outcome, caplog):
-    task = make_task(tail=tail)
     documents = [torch.tensor([5] * 999 + [3] * unknown + [2])]
-    task._check_unknown(split, documents)
+
+    def check(pointer):
+        check_documents(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
+
+    check("none")
     assert not caplog.text, "there is no pointer"
-    task._pointer = "soft"
     if outcome == "refused":
         with pytest.raises(ValueError, match="the dictionary in DATA has no copy tail"):
-            task._check_unknown(split, documents)
+            check("soft")
     else:
-        task._check_unknown(split, documents)
+        check("soft")
         assert ("cannot be copied" in caplog.text) == (outcome == "warned")
 
 

@@ -1,0 +1,156 @@
+"""Which words of training data a model can neither generate nor copy: counted on a sample when training starts."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+from fairseq import utils
+from fairseq.data import Dictionary
+
+from ..vocabulary.dictionary import known_words
+
+logger = logging.getLogger(__name__)
+
+SAMPLE = 2000
+"""How many pairs of a split are looked at."""
+
+UNKNOWN_ALLOWED = 0.002
+"""Largest share of unknown words in training documents for a pointer. Subwords leave a few; a dictionary without copy
+tail leaves many more."""
+
+FEWEST_WORDS = 0.9
+"""A dictionary with a smaller share than this of the words that etads-prepare was asked for deserves a warning."""
+
+
+class SummaryWords(NamedTuple):
+    """Counts of the words of some summaries; end symbols are not counted.
+
+    Attributes:
+        pairs: how many summaries. words: how many words they have.
+        unknown: words that the model cannot generate. copyable: those of them that occur in their document.
+        in_document: words, known or not, that occur in their document; "<unk>" never does.
+    """
+
+    pairs: int
+    words: int
+    unknown: int
+    copyable: int
+    in_document: int
+
+
+def sample(count: int) -> Sequence[int]:
+    """At most SAMPLE numbers below ``count``, evenly spread."""
+    return range(0, count, -(-count // SAMPLE)) if count else range(0)
+
+
+def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
+    """Count the words of a sample of the summaries.
+
+    Args:
+        pairs: a ``SummarizationDataset``, which truncates. dictionary: of the summaries.
+    """
+    known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
+    chosen = sample(len(pairs))
+    words = unknown = copyable = in_document = 0
+    for number in chosen:
+        summary, document = (np.asarray(side[number]) for side in (pairs.tgt, pairs.src))
+        summary = summary[summary != eos]
+        occurs = np.isin(summary, document) & (summary != unk)
+        outside = summary >= known
+        words += len(summary)
+        unknown += int((outside | (summary == unk)).sum())
+        copyable += int((outside & occurs).sum())
+        in_document += int(occurs.sum())
+    return SummaryWords(len(chosen), words, unknown, copyable, in_document)
+
+
+def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
+    """Check what has been loaded against the model; called by the task for every split.
+
+    Args:
+        split: its name. pairs: a ``SummarizationDataset``. pointer: the model's, "none", "soft" or "switch".
+        task: has the dictionaries, and the splits that were loaded before.
+
+    Raises:
+        ValueError: see :func:`check_documents` and :func:`check_summaries`.
+    """
+    training = split == task.cfg.train_subset
+    check_documents(split, pairs.src.dataset, pointer, task.source_dictionary, training)
+    if training and not task.is_loading and split not in task.datasets:
+        warn_of_few_words(Path(utils.split_paths(task.cfg.data)[0]))
+        check_summaries(split, pairs, pointer, task.target_dictionary)
+
+
+def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
+    """Log how many words of the summaries are unknown, and refuse a pointer that would have nothing to copy.
+
+    Args:
+        split, pairs, pointer: see :func:`check_data`. dictionary: of the summaries.
+
+    Raises:
+        ValueError: no summary of the sample has a word that a pointer of this kind could copy.
+    """
+    if pairs.tgt is None:
+        return
+    counts = count_summary_words(pairs, dictionary)
+    if not counts.words:
+        return
+    found = (
+        f"{counts.unknown:,} of {counts.words:,} words of {split}'s summaries (a sample of {counts.pairs:,}) are "
+        f"unknown, {counts.unknown / counts.words:.2%}; {counts.copyable:,} of the unknown ones are in their document"
+    )
+    logger.info(found)
+    if pointer == "switch" and not counts.copyable:
+        raise ValueError(
+            f"--pointer switch: {found}, so there is nothing that the switch could learn to point at. Make the data "
+            "with fewer known words in summaries (etads-prepare --target-size), from text that keeps its rare words "
+            "(etads-corpus gigaword --rare 0), or choose --pointer soft or none"
+        )
+    if pointer == "soft" and not counts.in_document:
+        raise ValueError(f"--pointer soft: {found}, and no known word is, so there is nothing to copy")
+    if pointer == "soft" and counts.unknown and not counts.copyable:
+        logger.warning(f"--pointer soft will only copy words that the model can also generate: {found}")
+
+
+def warn_of_few_words(data: Path) -> None:
+    """Warn if etads-prepare, which made this directory, found far fewer words than it was asked for."""
+    try:
+        report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # made by other means, or before the report said so
+    for side, asked in report["asked"].items():
+        known = report["known"][side]
+        if known < FEWEST_WORDS * asked:
+            logger.warning(
+                f"the {side} dictionary in DATA has {known:,} known words, although {asked:,} were asked for: the "
+                "training text has no more (rare words may have been replaced in it: etads-corpus gigaword --rare)"
+            )
+
+
+def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
+    """Warn of words that a pointer cannot copy because they were unknown when the data was made.
+
+    Args:
+        documents: ids (S,) of each document of the split. dictionary: of the documents.
+        training: whether it is to be trained on.
+
+    Raises:
+        ValueError: more than UNKNOWN_ALLOWED of the training words are unknown, and the dictionary has no copy tail.
+    """
+    if pointer == "none":
+        return
+    checked = [documents[number] for number in range(min(len(documents), SAMPLE))]
+    words = sum(len(document) for document in checked)
+    unknown = sum(int((document == dictionary.unk()).sum()) for document in checked)
+    if not unknown:
+        return
+    found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {dictionary.unk_word}"
+    if training and unknown > UNKNOWN_ALLOWED * words and known_words(dictionary) == len(dictionary):
+        raise ValueError(
+            f"--pointer {pointer}: the dictionary in DATA has no copy tail (words of count 0), and {found}; "
+            "they cannot be copied. Make the data with etads-prepare, or the dictionary with etads-dictionary and "
+            "the data with fairseq-preprocess --srcdict DICT --joined-dictionary"
+        )
+    logger.warning(f"{found}, which cannot be copied: they are not in the dictionary's copy tail")

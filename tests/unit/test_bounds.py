@@ -1,0 +1,259 @@
+"""One dictionary with a bound for each side: words that the encoder knows and that can only be copied."""
+
+import math
+from argparse import Namespace
+
+import pytest
+import reference
+import torch
+from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+from recurrent import recurrent
+
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.task import SummarizationTask, fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words, with_known_words
+
+KNOWN, GENERATED, UNK = 44, 20, 3
+"""Words that the documents' side knows, and those that can be generated; words from KNOWN on are in the tail."""
+DOCUMENTS = [[5, 46, 30, 7, 45, 46, 30], [21, 9], [47, 43, 5, 47, 20], [19]]
+SUMMARIES = [[30, 5, 45], [21, 22], [20, 47, 43], [19, 30]]
+MODELS = {
+    "etads": {"share_all_embeddings": False},
+    "etads shared": {"share_all_embeddings": True},
+    "aggregation_transformer": {"share_all_embeddings": False},
+    "gru_seq2seq": {},
+    "gru_seq2seq tied": {"share_decoder_input_output_embed": True},
+    "gru_seq2seq shared": {"share_all_embeddings": True},
+}
+"""Architectures, with one table for each side or for both."""
+
+
+def bounded_task(bound=GENERATED):
+    return make_task(tail=9, target_words=bound)
+
+
+def build(name, task, **options):
+    arch = name.split()[0]
+    make = recurrent if arch == "gru_seq2seq" else make_model
+    return make(arch, task=task, **{**MODELS[name], **options})
+
+
+def net_input(documents, summaries, left=False):
+    tokens, target = make_batch(documents, left=left), make_batch(summaries, left=left)
+    previous = torch.full_like(target, PAD)
+    for row, summary in enumerate(summaries):
+        start = target.shape[1] - len(summary) - 1 if left else 0
+        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
+    return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}, target
+
+
+def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
+    inputs, target = net_input(documents, summaries, left)
+    words = int(target.ne(PAD).sum())
+    return {"id": torch.arange(len(target)), "net_input": inputs, "target": target, "ntokens": words}
+
+
+def log_probs(model, sample):
+    with torch.no_grad():
+        output = model(**sample["net_input"])
+        return model.get_normalized_probs(output, log_probs=True), output
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_side_has_rows_for_what_it_can_use(name):
+    model = build(name, bounded_task(), pointer="soft")
+    shared = "shared" in name
+    assert len(model.encoder.embed_tokens.weight) == KNOWN
+    assert len(model.decoder.embed_tokens.weight) == (KNOWN if shared else GENERATED)
+    assert len(model.decoder.output_projection.weight) == (KNOWN if shared else GENERATED)
+    scores, (logits, _) = log_probs(model, make_sample())
+    assert logits.shape[2] == GENERATED, "the softmax runs over the words that can be generated"
+    slots = max(len(reference.extended_ids(document, GENERATED)[1]) for document in DOCUMENTS)
+    assert scores.shape[2] == GENERATED + slots
+    torch.testing.assert_close(scores.exp().sum(2), torch.ones(scores.shape[:2]))
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_word_between_the_bounds_is_an_unknown_one_with_a_vector_of_its_own_in_documents(name, pointer):
+    """So if that vector is the unknown word's, the model is one that knows fewer words, bit for bit."""
+    task, plain_task = bounded_task(), bounded_task()
+    plain_task.src_dict = plain_task.tgt_dict
+    model, plain = build(name, task, pointer=pointer), build(name, plain_task, pointer=pointer)
+    state = model.state_dict()
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight[GENERATED:] = model.encoder.embed_tokens.weight[UNK]
+    plain.load_state_dict(
+        {key: value[:GENERATED] if len(value) == KNOWN and value.dim() > 1 else value for key, value in state.items()}
+    )
+    sample = make_sample()
+    found, expected = log_probs(model, sample)[0], log_probs(plain, sample)[0]
+    assert torch.equal(found, expected)
+    ours = [
+        SummarizationNLL(t, False, 0.1, 0.0, 0, 0, 1.0)(m, sample)[0] for t, m in ((task, model), (plain_task, plain))
+    ]
+    assert torch.equal(*ours)
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight[30] += 1.0
+    changed = log_probs(model, sample)[0]
+    assert not torch.allclose(changed[0], expected[0], atol=1e-4), "the encoder has no vector for the word"
+    assert torch.equal(changed[1:], expected[1:]) or torch.allclose(changed[1:], expected[1:], atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("pointer", ["soft", "switch"])
+@pytest.mark.parametrize("name,trick", [*((name, 0) for name in MODELS), ("gru_seq2seq", 9), ("gru_seq2seq shared", 9)])
+def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick):
+    """Of the mixture or the supervised switch, over the words that can be generated and the document's other ones."""
+    task = bounded_task()
+    model = build(name, task, pointer=pointer, **({"large_vocabulary_trick": trick} if trick else {}))
+    sample = make_sample()
+    loss, _, logs = SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 2.0)(model, sample)
+    with torch.no_grad():
+        logits, extra = model(**sample["net_input"])
+    head = extra["pointer"]
+    total, pointed = 0.0, 0
+    for row, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES)):
+        extended, own = reference.extended_ids([*document, EOS], GENERATED)
+        listed = reference.candidates([[*document, EOS]], trick, GENERATED, 4) if trick else list(range(GENERATED))
+        columns = extra["vocabulary"].candidates.words.tolist() if trick else list(range(GENERATED))
+        for step, word in enumerate([*summary, EOS]):
+            vocabulary = torch.zeros(GENERATED, dtype=torch.float64)
+            chosen = [columns.index(number) for number in listed]
+            vocabulary[listed] = logits[row, step, chosen].double().softmax(0)
+            attention = head.log_copy[row, step].double().exp()
+            p_gen = head.gate[row, step].double().sigmoid().item()
+            number = GENERATED + own.index(word) if word in own else word if word in listed else UNK
+            produced = [other for other in listed if other not in (0, PAD)]
+            if pointer == "switch":
+                nll = reference.switch_loss(vocabulary, attention, p_gen, extended, number)
+                chance = 1 - p_gen if number >= GENERATED else p_gen
+                pointed += number >= GENERATED
+                word_loss = nll + math.log(chance)
+                smooth = -sum(math.log(vocabulary[other]) for other in produced) / len(produced)
+                if number >= GENERATED:
+                    smooth = word_loss
+                total += (1 - smoothing) * word_loss + smoothing * smooth - 2.0 * math.log(chance)
+                continue
+            mixture = reference.pointer_mixture(vocabulary, attention, p_gen, extended, GENERATED + len(own))
+            produced += [GENERATED + slot for slot in range(len(own))]
+            smooth = -sum(math.log(mixture[other]) for other in produced) / len(produced)
+            total += -(1 - smoothing) * math.log(mixture[number]) + smoothing * smooth
+    assert loss.item() == pytest.approx(total, rel=1e-4)
+    if pointer == "switch":
+        assert logs["copied"].item() == pointed == 6, "the switch is taught to point at words between the bounds, too"
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_its_side_and_the_batch_change_nothing(name, pointer):
+    task = bounded_task()
+    model = build(name, task, pointer=pointer)
+    loss = SummarizationNLL(task, False, 0.1, 1.0, 0, 0, 1.0)
+    alone = sum(loss(model, make_sample([d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
+    for left in (False, True):
+        torch.testing.assert_close(loss(model, make_sample(left=left))[0], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cached_decoding_equals_uncached_decoding(name):
+    model = build(name, bounded_task(), pointer="soft")
+    sample = make_sample()
+    previous = torch.tensor([[EOS, GENERATED, 5, GENERATED + 1]]).expand(len(DOCUMENTS), -1)  # slots, as in search
+    sample["net_input"]["prev_output_tokens"] = previous
+    full, _ = log_probs(model, sample)
+    with torch.no_grad():
+        encoded, state = model.encoder(**{k: sample["net_input"][k] for k in ("src_tokens", "src_lengths")}), {}
+        for step in range(previous.shape[1]):
+            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
+            scores = model.get_normalized_probs(out, log_probs=True)[:, -1]
+            torch.testing.assert_close(scores, full[:, step], rtol=0, atol=1e-5)
+
+
+def summarise(task, model, documents, **changes):
+    options = {"beam": 3, "max_len_b": 4, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    tokens = make_batch(documents)
+    inputs = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+    generator = task.build_generator([model], Namespace(**{**options, "constraints": None, **changes}))
+    return task.inference_step(generator, [model], {"id": torch.arange(len(tokens)), "net_input": inputs})
+
+
+@pytest.mark.parametrize("dtype", [None, "fp32", "bf16", "int8"])
+@pytest.mark.parametrize("name", MODELS)
+def test_words_between_the_bounds_are_written_where_the_document_has_them(name, dtype):
+    task = bounded_task()
+    task.cfg.infer_dtype = dtype
+    model = build(name, task, pointer="soft")
+    documents = [[5, 46, 30], [21, 22], [47, 43, 5, 20]]
+    for bias, copying in ((-1e4, True), (1e4, False)):
+        with torch.no_grad():
+            model.decoder.pointer.gate.weight.zero_()
+            model.decoder.pointer.gate.bias.fill_(bias)
+        written = set()
+        for document, found in zip(documents, summarise(task, model, documents)):
+            words = set(found[0]["tokens"].tolist()) - {EOS}
+            assert words <= (set(document) if copying else set(range(GENERATED)))
+            written |= words
+            if dtype is None:
+                alone = summarise(task, model, [document])[0]
+                assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in alone]
+        assert not copying or any(GENERATED <= word < KNOWN for word in written)
+
+
+def test_without_a_pointer_such_words_are_unknown_and_can_be_replaced():
+    task = bounded_task()
+    model = build("gru_seq2seq", task)
+    with torch.no_grad():
+        model.decoder.output_projection.bias[UNK] = 1e4
+    for document, found in zip(DOCUMENTS, summarise(task, model, DOCUMENTS, replace_unk="")):
+        assert set(found[0]["tokens"].tolist()) - {EOS} <= set(document)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A data directory's two dictionaries: the second knows fewer of the same words."""
+    for side, bound in (("source", KNOWN), ("target", GENERATED)):
+        dictionary = make_dictionary(tail=5)
+        dictionary.count[bound:] = [0] * (len(dictionary) - bound)
+        dictionary.save(str(tmp_path / f"dict.{side}.txt"))
+    return tmp_path
+
+
+def setup(data):
+    return SummarizationTask.setup_task(SummarizationConfig(data=str(data), source_lang="source", target_lang="target"))
+
+
+def test_the_files_say_which_words_each_side_knows(data):
+    task = setup(data)
+    assert [known_words(d) for d in (task.source_dictionary, task.target_dictionary)] == [KNOWN, GENERATED]
+    assert task.source_dictionary == task.target_dictionary, "a pointer needs one dictionary"
+    new = task.source_dictionary.encode_line("new", add_if_not_exist=False)[0]
+    assert task.target_dictionary.string(torch.tensor([new])) == "new", "typed words can be copied"
+    build("gru_seq2seq", task, pointer="switch")
+
+
+def test_a_checkpoint_remembers_the_bound(data):
+    state = setup(data).state_dict()
+    setup(data).load_state_dict(state)
+    dictionary = make_dictionary(tail=5)
+    dictionary.count[GENERATED + 1 :] = [0] * (len(dictionary) - GENERATED - 1)
+    dictionary.save(str(data / "dict.target.txt"))
+    with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
+        setup(data).load_state_dict(state)
+
+
+def test_dictionaries_that_were_exchanged_are_refused(data):
+    (data / "dict.source.txt").rename(data / "other")
+    (data / "dict.target.txt").rename(data / "dict.source.txt")
+    (data / "other").rename(data / "dict.target.txt")
+    with pytest.raises(ValueError, match="were --srcdict and --tgtdict of fairseq-preprocess exchanged"):
+        setup(data)
+
+
+def test_equal_bounds_are_one_dictionary_as_before(data):
+    (data / "dict.target.txt").write_bytes((data / "dict.source.txt").read_bytes())
+    task = setup(data)
+    assert task.source_dictionary is task.target_dictionary
+    plain = SummarizationDictionary.load(str(data / "dict.source.txt"))
+    assert fingerprint(with_known_words(plain, KNOWN)) == fingerprint(plain)

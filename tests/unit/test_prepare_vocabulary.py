@@ -1,0 +1,85 @@
+"""etads-prepare: a bound for each side of one dictionary, and what is said of unknown words."""
+
+import json
+from collections import Counter
+
+import corpora
+import pytest
+from etads_preprocess.prepare import main, prepare
+from etads_preprocess.settings import Settings
+from fairseq.data.indexed_dataset import make_dataset
+
+from fairseq_etads.text.files import read_lines
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A small corpus in six files."""
+    return corpora.plain(tmp_path / "text")
+
+
+def lines(path):
+    return list(read_lines(path))
+
+
+def bounded(text, out):
+    """Prepared with one dictionary, of which summaries know fewer words; returns those of documents and summaries."""
+    prepare(Settings("word", 30, True, target_size=9), text, out, 1)
+    return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+
+
+def test_summaries_may_know_fewer_words_of_the_one_dictionary(text, tmp_path):
+    out = tmp_path / "out"
+    source, target = bounded(text, out)
+    assert source.symbols == target.symbols and (source.known_words, target.known_words) == (40, 16)
+    counts = Counter(word for line in lines(out / "tokens" / "train.target") for word in line.split())
+    least = min(counts[word] for word in target.symbols[4:13])
+    assert all(counts[word] <= least for word in target.symbols[16:]), "the most frequent of summaries"
+    targets = make_dataset(str(out / "bin" / "test.source-target.target"), "mmap")
+    for ids, line in zip(targets, lines(out / "tokens" / "test.target")):
+        assert [source[number] for number in ids[:-1].tolist()] == [
+            word if word in source else "<unk>" for word in line.split()
+        ]
+
+
+def test_a_test_set_like_that_of_a_bounded_dictionary_keeps_both_bounds(text, tmp_path):
+    trained = bounded(text, tmp_path / "model")
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text("The audio library plays übung.\n")
+    (new / "test.target").write_text("audio\n")
+    out = tmp_path / "out"
+    main([str(new), str(out), "--like", str(tmp_path / "model"), "--jobs", "1"])
+    found = [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+    assert found[0].symbols == found[1].symbols and "übung" in found[0] and "übung" not in trained[0]
+    assert [d.known_words for d in found] == [d.known_words for d in trained]
+    assert [fingerprint(d) for d in found] == [fingerprint(d) for d in trained], "a checkpoint would refuse it"
+
+
+def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path, capsys):
+    out, path = tmp_path / "out", text / "test.target"
+    path.write_text(path.read_text().replace("\n", " unheard\n"))
+    target = bounded(text, out)[1]
+    report = json.loads((out / "report.json").read_text())["vocabulary"]
+    assert report["known"] == {"source": 30, "target": 9} and report["asked"] == {"source": 30, "target": 9}
+    known = set(target.symbols[4:13])
+    for split in ("train", "valid", "test"):
+        words = unknown = copyable = 0
+        for document, summary in zip(*(lines(out / "tokens" / f"{split}.{side}") for side in ("source", "target"))):
+            for word in summary.split():
+                words += 1
+                unknown += word not in known
+                copyable += word not in known and word in document.split()
+        assert report["summaries"][split] == {"words": words, "unknown": unknown, "copyable": copyable}
+    assert 0 < copyable < unknown < words
+    main([str(text), str(out), "--tokens", "word", "--size", "30", "--target-size", "9", "--jobs", "1"])
+    said = capsys.readouterr().out
+    assert "known words: 30 of documents, 9 of summaries" in said and "WARNING" not in said
+    share = f"{unknown / words:.2%} of the words are unknown, {copyable / unknown:.1%} of these are in their document"
+    assert f"test.target: {share}" in said
+
+
+def test_a_text_with_fewer_words_than_asked_for_is_told(text, tmp_path, capsys):
+    main([str(text), str(tmp_path / "out"), "--tokens", "word", "--size", "4000", "--jobs", "1"])
+    assert "WARNING: 4,000 words of documents were asked for" in capsys.readouterr().out

@@ -1,0 +1,146 @@
+"""What training says of its data when it starts: unknown words, pointers without a word to copy, small vocabularies."""
+
+import json
+import logging
+
+import pytest
+import torch
+from fairseq.data import indexed_dataset
+from helpers import EOS, RECURRENT, make_dictionary, make_task, model_config
+
+from fairseq_etads.data import unknown_words
+from fairseq_etads.data.pairs import SummarizationDataset
+from fairseq_etads.data.unknown_words import check_summaries, count_summary_words, warn_of_few_words
+from fairseq_etads.vocabulary.dictionary import with_known_words
+
+KNOWN, GENERATED = 44, 20
+NOTHING_TO_POINT_AT = "so there is nothing that the switch could learn to point at"
+
+
+def make_pairs(documents, summaries, truncate_source=9):
+    dictionary = make_dictionary(tail=9)
+    sides = [[torch.tensor([*text, EOS]) for text in texts] for texts in (documents, summaries)]
+    source, target = ((texts, [len(text) for text in texts], dictionary) for texts in sides)
+    return SummarizationDataset(*source, *target, truncate_source=truncate_source, truncate_target=9)
+
+
+def dictionary(known=GENERATED):
+    return with_known_words(make_dictionary(tail=9), known)
+
+
+def test_words_are_counted_as_a_loop_counts_them():
+    documents = [[5, 30, 46, 3], [6, 47] * 5 + [48], [7], []]
+    summaries = [[5, 30, 3, 47], [48, 47, 21], [], [8]]
+    pairs = make_pairs(documents, summaries)
+    for known in (GENERATED, KNOWN):
+        words = unknown = copyable = in_document = 0
+        for document, summary in zip(documents, summaries):
+            for word in summary:
+                words += 1
+                unknown += word == 3 or word >= known
+                copyable += word >= known and word in document[:9]
+                in_document += word != 3 and word in document[:9]
+        assert count_summary_words(pairs, dictionary(known)) == (4, words, unknown, copyable, in_document)
+
+
+def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
+    monkeypatch.setattr(unknown_words, "SAMPLE", 10)
+    for count in (1, 10, 11, 25, 1000):
+        chosen = list(unknown_words.sample(count))
+        assert 5 < len(chosen) <= 10 or chosen == list(range(count))
+        assert max(b - a for a, b in zip(chosen, [*chosen[1:], count])) <= -(-count // 10)
+    assert list(unknown_words.sample(0)) == []
+
+
+@pytest.mark.parametrize(
+    "pointer,summaries,outcome",
+    [
+        ("none", [[5]], "fine"),
+        ("switch", [[5], [46]], "fine"),
+        ("switch", [[5], [30]], "fine"),  # the encoder knows it, and the decoder does not
+        ("switch", [[5], [6]], NOTHING_TO_POINT_AT),
+        ("switch", [[47, 3, 21], [6]], NOTHING_TO_POINT_AT),  # unknown, but in no document
+        ("soft", [[5], [6]], "fine"),
+        ("soft", [[47, 5], [6]], "warned"),
+        ("soft", [[46, 5], [6]], "fine"),
+        ("soft", [[8, 47], [8, 3]], "nothing to copy"),
+        ("switch", [[], []], "fine"),  # nothing can be said
+    ],
+)
+def test_a_pointer_without_a_word_to_copy_is_refused(pointer, summaries, outcome, caplog):
+    pairs = make_pairs([[5, 30, 46, 3], [6, 46, 30, 3]][: len(summaries)], summaries)
+    with caplog.at_level(logging.INFO):
+        if outcome in ("fine", "warned"):
+            check_summaries("train", pairs, pointer, dictionary())
+            warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+            assert len(warnings) == (outcome == "warned")
+        else:
+            with pytest.raises(ValueError, match=f"--pointer {pointer}: .*{outcome}"):
+                check_summaries("train", pairs, pointer, dictionary())
+
+
+def test_the_log_has_the_figures(caplog):
+    with caplog.at_level(logging.INFO):
+        check_summaries("train", make_pairs([[5, 30, 46]], [[30, 6, 47, 5]]), "switch", dictionary())
+    assert (
+        "2 of 4 words of train's summaries (a sample of 1) are unknown, 50.00%; "
+        "1 of the unknown ones are in their document"
+    ) in caplog.text
+
+
+def write_split(directory, split, documents, summaries):
+    for side, texts in (("source", documents), ("target", summaries)):
+        prefix = str(directory / f"{split}.source-target.{side}")
+        builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=60)
+        for text in texts:
+            builder.add_item(torch.IntTensor([*text, EOS]))
+        builder.finalize(f"{prefix}.idx")
+
+
+def load(directory, split, **options):
+    task = make_task(
+        tail=9, target_words=GENERATED, data=str(directory), source_lang="source", target_lang="target", batch_size=None
+    )
+    task.build_model(model_config("gru_seq2seq", pointer="switch", **RECURRENT))
+    if options.get("checkpoint"):
+        task.load_state_dict(task.state_dict())
+    task.load_dataset(split)
+    return task
+
+
+def test_only_training_is_refused_and_only_once(tmp_path):
+    for split in ("train", "valid"):
+        write_split(tmp_path, split, [[5, 30]], [[5, 6]])
+    with pytest.raises(ValueError, match=NOTHING_TO_POINT_AT):
+        load(tmp_path, "train")
+    load(tmp_path, "valid")
+    load(tmp_path, "train", checkpoint=True)  # as fairseq-generate does
+    write_split(tmp_path, "train", [[5, 30]], [[30, 6]])
+    task = load(tmp_path, "train")
+    write_split(tmp_path, "train", [[5, 30]], [[5, 6]])
+    task.load_dataset("train", epoch=2)  # of another directory, in the middle of training
+
+
+def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
+    data = tmp_path / "bin"
+    data.mkdir()
+    report = {"vocabulary": {"known": {"source": 1195, "target": 190}, "asked": {"source": 4000, "target": 200}}}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    warn_of_few_words(data)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "the source dictionary in DATA has 1,195 known words, although 4,000 were asked for" in caplog.text
+    caplog.clear()
+    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):  # made before the report said so, or by others
+        (tmp_path / "report.json").write_text(content)
+        warn_of_few_words(data)
+    assert not caplog.text
+
+
+def test_training_tells_of_a_small_vocabulary(tmp_path, caplog):
+    data = tmp_path / "bin"
+    data.mkdir()
+    write_split(data, "train", [[5, 30]], [[30]])
+    report = {"vocabulary": {"known": {"source": 9, "target": 9}, "asked": {"source": 9, "target": 90}}}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    load(data, "train")
+    assert "the target dictionary in DATA has 9 known words, although 90 were asked for" in caplog.text
