@@ -160,10 +160,10 @@ train_small() {
 }
 
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
-# systems and text, the first four of which must hold their defaults; OPTION (--archs, for example) lists the systems. Without
+# systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
 # --text, text is the sample corpus, unpacked.
 read_comparison() {
-    local option=$1
+    local option=$1 all=$systems system
     text=""
     shift
     while [ $# -gt 0 ]; do
@@ -178,6 +178,8 @@ read_comparison() {
         esac
     done
     need_integer --steps "$steps"
+    # shellcheck disable=SC2086  # words of a list
+    for system in $systems; do need_choice "$option" "$system" $all; done
     use_environment
     [ -z "$text" ] || [ -f "$text/test.source" ] || die "--text $text: no test.source in it; etads-debian makes it"
     [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }

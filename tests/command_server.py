@@ -1,13 +1,13 @@
 """The console commands without their start: each runs in a process forked from one that has imported everything.
 
-A ``fairseq-*`` command spends four seconds on imports before it does anything; a test that runs a hundred of them, for an
+A ``fairseq-*`` command spends four seconds on imports before it does anything; a test that runs a hundred of them, for
 example all recipes, cannot afford that. :func:`start` makes a folder of programs named like the commands. Put first on
 PATH, each hands its arguments, environment, working directory and standard streams to the server, which forks; the fork
-calls the function that the command's entry point names, as the installed command does. ``python -`` (a script on standard
-input) is served, too.
+calls the function that the command's entry point names, as the installed command does. ``python -`` (a script on
+standard input) is served, too.
 
-As in a real process, nothing that one command does is seen by the next: each gets a fresh fork of the server, which only
-imports.
+As in a real process, nothing that one command does is seen by the next: each gets a fresh fork of the server, which
+only imports.
 """
 
 import atexit
@@ -82,7 +82,7 @@ def _preload() -> None:
 
     sys.argv = ["fairseq-train"]
     import_user_module(argparse.Namespace(user_dir="fairseq_etads"))
-    for name in ("torch._dynamo", "nltk", "sacremoses", "sentencepiece", "subword_nmt.apply_bpe", "fairseq_cli.preprocess"):
+    for name in ("torch._dynamo", "nltk", "sacremoses", "sentencepiece", "subword_nmt.apply_bpe"):
         importlib.import_module(name)  # what commands import late
     for point in entry_points().values():
         importlib.import_module(point.module)

@@ -55,9 +55,11 @@ def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool 
     return folder
 
 
-def gigaword(folder: Path) -> Path:
-    """train/ compressed, valid/ filtered, Giga/ with the test set."""
+def gigaword(folder: Path, sentences: int = 1) -> Path:
+    """train/ compressed, valid/ filtered, Giga/ with the test set; articles of one or two sentences."""
     articles = [f"the {TOPICS[i % 4]} maker said on monday that {i} of its 120 shops will close ." for i in range(24)]
+    if sentences == 2:
+        articles = [f"{line} it blamed mr. smit{'h' * (i % 3)} ." for i, line in enumerate(articles)]
     titles = [f"{TOPICS[i % 4]} maker closes {i} shops" for i in range(24)]
     (folder / "train").mkdir(parents=True)
     for name, lines in (("article", articles), ("title", titles)):

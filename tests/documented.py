@@ -166,18 +166,18 @@ def complaint(parser: argparse.ArgumentParser, words: List[str], parse=None) -> 
         parse: called with the words instead of the parser's own method.
     """
 
-    class _Refused(Exception):
+    class _RefusedError(Exception):
         pass
 
     def refuse(self, message):
-        raise _Refused(message)
+        raise _RefusedError(message)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "error", refuse)
         patch.setattr(type(parser), "error", refuse)
         try:
             (parse or parser.parse_args)(_filled_in(parser, words))
-        except _Refused as refused:
+        except _RefusedError as refused:
             return str(refused)
         except SystemExit:  # --help and --version
             return None

@@ -201,7 +201,8 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
         _check_sharing(config)
     if config.output_bias and config.adaptive_softmax_cutoff:
         raise ValueError(
-            "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose one"
+            "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose "
+            "one"
         )
 
 

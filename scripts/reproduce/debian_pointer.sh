@@ -19,7 +19,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_pointer steps=1000 seeds="1" systems="none soft switch"
 read_comparison --pointers "$@"
-for pointer in $systems; do need_choice --pointers "$pointer" none soft switch; done
 
 GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do

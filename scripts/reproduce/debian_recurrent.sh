@@ -17,11 +17,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_recurrent steps=1500 seeds="1"
-all="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
-systems=$all
+systems="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
 read_comparison --archs "$@"
-# shellcheck disable=SC2086  # words of lists
-for arch in $systems; do need_choice --archs "$arch" $all; done
 supervise etads-prepare "$text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
 
 summaries=()

@@ -1,4 +1,4 @@
-"""What the tests of scripts/reproduce/ share: data made by documented commands, and a row's run with what it left behind."""
+"""What the tests of scripts/reproduce/ share: data made by documented commands, and what a row's run left behind."""
 
 import json
 import math
@@ -25,8 +25,8 @@ RECIPES = ROOT / "scripts" / "reproduce"
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
 SIZES["60000"] = "20"
-"""The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail. With
-the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
+"""The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail.
+With the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
 TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2"]
 TRANSFORMER += ["--decoder-attention-heads", "2", "--num-workers", "0", "--log-interval", "1"]
 RECURRENT = ["--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--attention-dim", "8", "--num-workers", "0"]
@@ -39,10 +39,14 @@ def header(script: Path) -> str:
     return re.sub(r"\\\n\s*", " ", "\n".join(line[2:] for line in lines))
 
 
-def documented(recipe: str, command: str) -> List[str]:
-    """The arguments of a command in the header of a recipe: the first line that begins with it."""
-    line = next(line for line in header(RECIPES / f"{recipe}.sh").splitlines() if line.strip().startswith(command))
-    return [SIZES.get(word, word) for word in shlex.split(line)[1:]]
+def documented(recipe: str, command: str) -> List[List[str]]:
+    """The arguments of a command wherever it begins a line in the header of a recipe; sizes made small."""
+    lines = [line.strip() for line in header(RECIPES / f"{recipe}.sh").splitlines()]
+    return [small(shlex.split(line)[1:]) for line in lines if line.startswith(command)]
+
+
+def small(words: List[str]) -> List[str]:
+    return [SIZES.get(word, word) for word in words]
 
 
 class Workshop:
@@ -75,35 +79,81 @@ class Workshop:
         return self._made[key]
 
 
-def cnndm(shop: Workshop, recipe: str) -> Path:
-    """CNN/Daily Mail as the recipe's header says, with its paths and from its raw form."""
-    shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
-    options = documented(recipe, "scripts/prepare_cnndm.sh")
-    options[options.index("--out") + 1] = f"data/{recipe}"
-    more = options[options.index("--") + 1 :] if "--" in options else ["--size", "36"]
-    options = options[: options.index("--")] if "--" in options else options
-    shop.run(["scripts/prepare_cnndm.sh", *options, "--expect", "13,3,3", "--jobs", "1", "--", *more])
-    return shop.folder / f"data/{recipe}"
+def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
+    """CNN/Daily Mail as the recipe's header says, from its raw form; the first data that it makes."""
+
+    def make() -> Path:
+        shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
+        found = []
+        for options in documented(recipe, "scripts/prepare_cnndm.sh"):
+            more = options[options.index("--") + 1 :] if "--" in options else ["--size", "36"]
+            options = options[: options.index("--")] if "--" in options else options
+            found.append(f"{recipe}/{options[options.index('--out') + 1]}")
+            options[options.index("--out") + 1] = found[-1]
+            shop.run(["scripts/prepare_cnndm.sh", *options, "--expect", "13,3,3", "--jobs", "1", "--", *more])
+        return shop.folder / found[0]
+
+    return shop.once((recipe, "data"), make)
 
 
-def sumpubmed(shop: Workshop, recipe: str) -> Path:
-    corpora.sumpubmed(shop.folder / "DIR", 25)
-    options = documented(recipe, "scripts/prepare_sumpubmed.sh")
-    shop.run(["scripts/prepare_sumpubmed.sh", *options, "--jobs", "1", "--", "--size", "20"])
-    return shop.folder / options[options.index("--out") + 1]
+def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
+    """SumPubMed as the recipe's header says."""
+
+    def make() -> Path:
+        corpora.sumpubmed(shop.folder / "DIR", 25)
+        (options,) = documented(recipe, "scripts/prepare_sumpubmed.sh")
+        shop.run(["scripts/prepare_sumpubmed.sh", *options, "--jobs", "1", "--", "--size", "20"])
+        return shop.folder / options[options.index("--out") + 1]
+
+    return shop.once((recipe, "data"), make)
 
 
-def gigaword(shop: Workshop, recipe: str) -> Path:
-    """Gigaword as the recipe's header says, and DUC-2004 beside it, in its place."""
-    shop.once("raw gigaword", lambda: corpora.gigaword(shop.folder / "DIR"))
-    options = documented(recipe, "scripts/prepare_gigaword.sh")
-    shop.run(["scripts/prepare_gigaword.sh", *options[: options.index("--")], "--jobs", "1", *options[4:]])
-    corpora.duc_parallel(shop.folder / "DIR")
-    shop.run(["scripts/prepare_duc.sh", *documented(recipe, "scripts/prepare_duc.sh"), "--jobs", "1"])
-    return shop.folder / options[options.index("--out") + 1]
+def _raw_gigaword(shop: Workshop) -> Tuple[Path, Path]:
+    """Gigaword and DUC-2004 in their raw forms."""
+
+    def make() -> Tuple[Path, Path]:
+        raw = corpora.gigaword(shop.folder / "RAW", sentences=2)
+        return raw, corpora.duc_parallel(shop.folder / "DUC")
+
+    return shop.once("raw gigaword", make)
 
 
-def debian(shop: Workshop, recipe: str) -> Path:
+def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
+    """Gigaword with options of prepare_gigaword.sh, and DUC-2004 for it in OUT-duc."""
+    raw, duc = map(str, _raw_gigaword(shop))
+    corpus, more = options[: options.index("--")], options[options.index("--") :]
+    shop.run(["etads-corpus", "gigaword", "--data", raw, *corpus, "--out", f"{out}/text", "--jobs", "1"])
+    for name in {"pos", "ner"}.intersection(more):  # files beside the text, with a tag for each word
+        for source in (shop.folder / out / "text").glob("*.source"):
+            lines = source.read_text(encoding="utf-8").splitlines()
+            tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
+            corpora.write(source.with_suffix(f".{name}"), "".join(" ".join(line) + "\n" for line in tags))
+    shop.run(["scripts/prepare_gigaword.sh", "--data", raw, *corpus, "--out", out, "--jobs", "1", *more])
+    if "--factors" not in more:  # DUC has none
+        like = ["--like", f"{out}/prepared", "--out", f"{out}-duc", "--jobs", "1"]
+        shop.run(["scripts/prepare_duc.sh", "--data", duc, *like])
+    return shop.folder / out
+
+
+def gigaword(shop: Workshop, recipe: str, row: str) -> Path:
+    """Gigaword by the command in the recipe's header."""
+    (options,) = documented(recipe, "scripts/prepare_gigaword.sh")
+    options = options[options.index("--") :]
+    return shop.once((recipe, "data"), lambda: _prepare_gigaword(shop, "data/gigaword", options))
+
+
+def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
+    """Gigaword by the options that the table in the recipe's header gives for a row."""
+    text = header(RECIPES / f"{recipe}.sh")
+    separate = re.search(r"SEPARATE stands for\s+(-- .+)", text)[1].split()
+    (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S.*?)\s+\d+\.\d+ /", text, re.MULTILINE)
+    words = [part for word in cell.split() for part in (separate if word == "SEPARATE" else [word])]
+    options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
+    out = f"data/{recipe}{len(shop._made)}"
+    return shop.once((recipe, *options), lambda: _prepare_gigaword(shop, out, small(options)))
+
+
+def debian(shop: Workshop, recipe: str, row: str) -> Path:
     """Debian synopses: a text without prepared data."""
 
     def make() -> Path:
@@ -171,7 +221,7 @@ class Run:
         return SummarizationDictionary.load(str(self.prepared / f"bin/dict.{side}.txt"))
 
     def copied_unknown_words(self) -> int:
-        """How many words of the summaries are known to the dictionary's copy tail only, so that they were pointed at."""
+        """How many words of the summaries are in the copy tail, so that they must have been pointed at."""
         dictionary = self.dictionary("target")
         tail = set(dictionary.symbols[dictionary.known_words :])
         return sum(word in tail for words in self.tokens() for word in words)
@@ -187,41 +237,47 @@ class Recipe:
     """A script of scripts/reproduce/ and how its rows are run small.
 
     Attributes:
-        name: of the script. data: makes its data. rows: name -> check of what the mechanism did. option: that names rows.
-        given: options before "--", besides the row and the output. more: options of fairseq-train after "--".
+        name: of the script. data: makes the data of a row. rows: name -> check of what the mechanism did.
+        option: that names rows; --row takes only one. place: the option that takes the data.
+        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
+        more_of: further ones of some rows.
+        duc: whether a row is scored on DUC-2004, too.
         summaries, scores: where a run's summaries and scores are; scores may begin with ".." (beside the runs).
-        place: the option that takes the data.
     """
 
     name: str
-    data: Callable[[Workshop, str], Path]
-    rows: Dict[str, Callable[[Run], None]]
+    data: Callable[[Workshop, str, str], Path]
+    rows: Dict[str, Callable[["Run"], None]]
     option: str = "--rows"
+    place: str = "--data"
     given: Tuple[str, ...] = ()
     more: Tuple[str, ...] = ()
+    more_of: Dict[str, Tuple[str, ...]] = field(default_factory=dict)
+    duc: Callable[[str], bool] = lambda row: False
     summaries: str = "summaries.txt"
     scores: Tuple[str, ...] = ("rouge.json",)
-    place: str = "--data"
-    several: bool = True
-    out: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.out = f"runs/{self.name}"
+    @property
+    def out(self) -> str:
+        return f"runs/{self.name}"
 
-    def command(self, shop: Workshop, rows: str) -> List[str]:
-        """The command line for some rows; "" for those that it takes by default."""
-        data = shop.once((self.name, "data"), lambda: self.data(shop, self.name))
-        chosen = [self.option, rows] if rows else []
-        more = ["--", *self.more] if self.more else []
-        return [f"scripts/reproduce/{self.name}.sh", self.place, str(data), "--out", self.out, *self.given, *chosen, *more]
+    def command(self, shop: Workshop, row: str) -> List[str]:
+        """The command line for a row; "" for all that it takes by default."""
+        data = self.data(shop, self.name, row or next(iter(self.rows)))
+        chosen = [self.option, row] if row else []
+        duc = ["--duc", f"{data}-duc"] if self.duc(row or next(iter(self.rows))) else []
+        more = [*self.more, *self.more_of.get(row, ())]
+        start = [f"scripts/reproduce/{self.name}.sh", self.place, str(data), "--out", self.out, *self.given]
+        return [*start, *duc, *chosen, *(["--", *more] if more else [])]
 
     def run(self, shop: Workshop, row: str) -> Run:
         """Run a row, once."""
 
         def make() -> Run:
             printed = shop.run(self.command(shop, row)).stdout
-            data = shop.once((self.name, "data"), lambda: self.data(shop, self.name))
-            prepared = data / "prepared" if self.place == "--data" else shop.folder / self.out / "prepared"
+            prepared = shop.folder / self.out / "prepared"
+            if self.place == "--data":
+                prepared = self.data(shop, self.name, row) / "prepared"
             return Run(shop.folder / self.out / f"{row}-1", prepared, self.summaries, printed)
 
         return shop.once((self.name, row), make)

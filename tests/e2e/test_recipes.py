@@ -21,6 +21,7 @@ from recipes import (
     cnndm,
     debian,
     gigaword,
+    gigaword_of_row,
     sumpubmed,
 )
 
@@ -68,11 +69,12 @@ def aggregation(kind, history=0, encoder=4, decoder=4):
 
 def encoder_sharing(shared, gate):
     def check(run):
-        assert ("decoder.layers.0.fc1.weight" not in run.parameters) == shared, "the checkpoint stores shared layers once"
+        assert ("decoder.layers.0.fc1.weight" not in run.parameters) == shared, "a checkpoint stores them once"
         assert any(key.startswith("encoder.gate.") for key in run.parameters) == gate
         assert run.parameters["decoder.output_projection.bias"].abs().max() > 0
         assert [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")] == [16, 8]
         assert not any("<unk>" in words for words in run.tokens()), "an unknown word was not replaced"
+        assert run.decoding("replace_unk") == "True" or run.decoding("replace_unknown") == "True"
         assert all(len(words) <= 30 for words in run.tokens("duc.txt"))
         report = (run.folder / "duc.json").read_text(encoding="utf-8")
         assert "refs:4" in report and "bytes:75" in report
@@ -112,7 +114,9 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
             assert max(run.figures("copied")) > 0, "no word of a summary could be copied"
         if coverage:
             losses = run.figures("coverage_loss")
-            assert losses[0] > 0
+            assert all(0 < loss < 100 for loss in losses)
+            if run.option("coverage_loss_start", "criterion") == 0:
+                assert sum(losses[-3:]) < sum(losses[:3]), "it does not fall"
         if words:
             tables = [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
             assert tables == list(words)
@@ -120,6 +124,19 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
     return check
 
 
+def on_duc(check_row):
+    """A row that is scored on DUC-2004, too: exactly 30 words, four references at 75 bytes."""
+
+    def check(run):
+        check_row(run)
+        assert all(len(words) == 30 for words in run.tokens("duc.txt"))
+        report = (run.folder / "duc.json").read_text(encoding="utf-8")
+        assert "refs:4" in report and "bytes:75" in report
+
+    return check
+
+
+FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
     "basic": etads(),
     "focus": etads(focus=(1, 2, 3, 4)),
@@ -151,8 +168,32 @@ RECIPES_AND_ROWS = [
     Recipe("etads_cnndm", cnndm, ETADS, given=STEPPED, more=tuple(TRANSFORMER)),
     Recipe("aggregation_cnndm", cnndm, AGGREGATION, given=STEPPED, more=(*TRANSFORMER, *FASTER)),
     Recipe(
-        "gated_gigaword", gigaword, GATED, given=("--duc", "data/duc2004", "--cpu", "--epochs", "99"),
+        "gated_gigaword", gigaword, GATED, given=("--cpu", "--epochs", "99"), duc=lambda row: True,
         more=(*TRANSFORMER, "--max-update", str(STEPS)), scores=("rouge.json", "duc.json"),
+    ),
+    Recipe(
+        "nallapati_gigaword", gigaword_of_row,
+        {
+            "words-lvt2k-1sent": on_duc(recurrent(2000, words=(16, 8))),
+            "words-lvt5k-1sent": on_duc(recurrent(5000, words=(24, 16))),
+            "words-lvt2k-2sent": recurrent(2000, words=(16, 8)),
+            "words-lvt2k-2sent-hieratt": recurrent(2000, sentences=True, words=(16, 8)),
+            "feats-lvt2k-2sent": recurrent(2000, factors=FACTORS, words=(16, 8)),
+            "feats-lvt2k-2sent-ptr": recurrent(2000, factors=FACTORS, pointer="switch", words=(16, 8)),
+        },
+        option="--row", given=("--cpu",), more=tuple(RECURRENT), duc=lambda row: row.endswith("1sent"),
+        scores=("analysis.json",),
+    ),
+    Recipe(
+        "nallapati_cnndm", cnndm,
+        {
+            "words_lvt2k": recurrent(2000, words=(40, 24)),
+            "words_lvt2k_hieratt": recurrent(2000, sentences=True, words=(40, 24)),
+            "words_lvt2k_temp_att": recurrent(2000, temporal=True, words=(40, 24)),
+            "pg_coverage": recurrent(pointer="soft", coverage=True, words=(40, 40)),
+        },
+        given=("--pg-data", "nallapati_cnndm/data/cnndm50k", "--cpu"), more=tuple(RECURRENT),
+        more_of={"pg_coverage": ("--coverage-loss-start", "0")}, scores=("../analysis.json",),
     ),
     Recipe(
         "debian_etads", debian,
@@ -227,18 +268,24 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
     """Called again without a choice of rows, a recipe only puts its table together, with all rows that it has."""
     for row in recipe.rows:
         recipe.run(shop, row)
-    printed = shop.run(recipe.command(shop, "")).stdout
-    assert "== training" not in printed and "already trained" in printed
-    rows = set(re.findall(r"^\| `?([\w-]+?)`?(?:-1)? \|", printed, re.MULTILINE)) - {"system", "pointer", "reference"}
-    assert rows == set(recipe.rows), "rows of the recipe that are not tested, or the other way round"
+    one_at_a_time = recipe.option == "--row" or recipe.more_of
+    for row in recipe.rows if one_at_a_time else [""]:
+        printed = shop.run(recipe.command(shop, row)).stdout
+        assert "== training" not in printed and "already trained" in printed
+        rows = set(re.findall(r"^\| `?([\w-]+?)`?(?:-1)? +\|", printed, re.MULTILINE))
+        expected = {row} if one_at_a_time else set(recipe.rows)
+        assert rows - {"system", "pointer", "references"} == expected, printed
 
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_what_does_not_exist_is_refused_in_words(recipe, shop):
-    refused = shop.run(recipe.command(shop, "nonesuch"), check=False)
-    assert refused.returncode == 2 and f"{recipe.option} nonesuch: choose one of: " in refused.stdout
-    assert all(row in refused.stdout for row in recipe.rows)
-    missing = [f"scripts/reproduce/{recipe.name}.sh", recipe.place, "nowhere"]
+    """And the rows that may be chosen are those tested here."""
+    refused = shop.run([*recipe.command(shop, ""), recipe.option, "nonesuch"] if not recipe.more else
+                       recipe.command(shop, "nonesuch"), check=False)  # fmt: skip
+    assert refused.returncode == 2
+    offered = re.search(rf"{recipe.option} nonesuch: choose one of: (.+)", refused.stdout)
+    assert offered and set(offered[1].split()) - {"e4d4"} == set(recipe.rows), refused.stdout
+    missing = [f"scripts/reproduce/{recipe.name}.sh", recipe.option, next(iter(recipe.rows)), recipe.place, "nowhere"]
     assert f"{recipe.name}.sh: {recipe.place} nowhere: no " in shop.run(missing, check=False).stdout
 
 
