@@ -108,13 +108,12 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
     return folder
 
 
-def debian(path: Path, packages: int = 8) -> Path:
-    """An index of packages that share nothing, at most eight, or else little."""
-    names = ["abcdefgh"[number // 8] * (number // 8) + TOPICS[number % 8] for number in range(packages)]
+def debian(path: Path) -> Path:
+    """An index of eight packages that share nothing."""
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
-        for number, topic in enumerate(names)
+        for number, topic in enumerate(TOPICS)
     )
     return write(path, "\n".join(stanzas))
 

@@ -1,5 +1,6 @@
 """What the tests of scripts/reproduce/ share: data made by documented commands, and what a row's run left behind."""
 
+import hashlib
 import json
 import math
 import os
@@ -127,7 +128,7 @@ def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
         for source in (shop.folder / out / "text").glob("*.source"):
             lines = source.read_text(encoding="utf-8").splitlines()
             tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
-            corpora.write(source.with_suffix(f".{name}"), "".join(" ".join(line) + "\n" for line in tags))
+            corpora.write(source.with_name(f"{source.name}.{name}"), "".join(" ".join(line) + "\n" for line in tags))
     shop.run(["scripts/prepare_gigaword.sh", "--data", raw, *corpus, "--out", out, "--jobs", "1", *more])
     if "--factors" not in more:  # DUC has none
         like = ["--like", f"{out}/prepared", "--out", f"{out}-duc", "--jobs", "1"]
@@ -149,7 +150,7 @@ def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
     (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S.*?)\s+\d+\.\d+ /", text, re.MULTILINE)
     words = [part for word in cell.split() for part in (separate if word == "SEPARATE" else [word])]
     options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
-    out = f"data/{recipe}{len(shop._made)}"
+    out = f"data/{recipe}-{hashlib.sha1(repr(options).encode()).hexdigest()[:8]}"
     return shop.once((recipe, *options), lambda: _prepare_gigaword(shop, out, small(options)))
 
 
@@ -157,8 +158,8 @@ def debian(shop: Workshop, recipe: str, row: str) -> Path:
     """Debian synopses: a text without prepared data."""
 
     def make() -> Path:
-        index, out = corpora.debian(shop.folder / "Translation-en", 60), shop.folder / "data/debian"
-        sizes = ["--valid-size", "4", "--test-size", "6"]
+        index, out = corpora.debian(shop.folder / "Translation-en"), shop.folder / "data/debian"
+        sizes = ["--valid-size", "2", "--test-size", "3"]
         shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
         return out
 
@@ -263,9 +264,10 @@ class Recipe:
 
     def command(self, shop: Workshop, row: str) -> List[str]:
         """The command line for a row; "" for all that it takes by default."""
-        data = self.data(shop, self.name, row or next(iter(self.rows)))
         chosen = [self.option, row] if row else []
-        duc = ["--duc", f"{data}-duc"] if self.duc(row or next(iter(self.rows))) else []
+        row = row if row in self.rows else next(iter(self.rows))  # whose data it gets
+        data = self.data(shop, self.name, row)
+        duc = ["--duc", f"{data}-duc"] if self.duc(row) else []
         more = [*self.more, *self.more_of.get(row, ())]
         start = [f"scripts/reproduce/{self.name}.sh", self.place, str(data), "--out", self.out, *self.given]
         return [*start, *duc, *chosen, *(["--", *more] if more else [])]

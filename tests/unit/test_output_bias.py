@@ -1,15 +1,20 @@
 """``--output-bias``: the b_o of ETADS's equation 4, in training, in cached decoding and packed for inference."""
 
+from pathlib import Path
+
 import pytest
 import reference
 import torch
 from decoding import DICTIONARY, TASK, generate, make_sample
+from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.task import SummarizationTask
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 
@@ -149,6 +154,25 @@ def test_a_generator_notices_a_change_of_the_bias(infer_dtype, documents):
     with torch.no_grad():
         model.decoder.output_projection.bias[9] = 100
     assert all(9 in row[0]["tokens"].tolist() for row in generator.generate(None, sample))
+
+
+def test_the_papers_numbers_of_parameters():
+    """ETADS, Table 4, in units of 10,000: each side with the vectors, the decoder's with the bias; no positions."""
+    dictionary = Dictionary()
+    for number in range(50000 - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+    page = (Path(__file__).parents[2] / "docs" / "etads.md").read_text(encoding="utf-8")
+    for layers, encoder, decoder in ((2, 3190, 3406), (4, 3821, 4246), (6, 4451, 5087)):
+        config = model_config("etads_basic", output_bias=True, encoder_layers=layers, decoder_layers=layers)
+        with torch.device("meta"):
+            model = ARCH_MODEL_REGISTRY["etads_basic"].build_model(config, task)
+        counts = [
+            sum(value.numel() for name, value in side.named_parameters() if "positions" not in name)
+            for side in (model.encoder, model.decoder)
+        ]
+        assert [abs(count / 10000 - paper) < 1 for count, paper in zip(counts, (encoder, decoder))] == [True, True]
+        assert f"| {layers} | {encoder} | {counts[0]:,} | {decoder} | {counts[1]:,} |" in page
 
 
 def test_an_adaptive_softmax_is_refused_in_words():
