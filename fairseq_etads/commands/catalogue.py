@@ -16,6 +16,7 @@ from ..models import rnn, transformer_options
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import with_known_words
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 """Named architectures of all families -> the options that each changes, with their values."""
@@ -37,17 +38,20 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     Args:
         arch: a name in ``PRESETS``.
         vocabulary: entries of the documents' dictionary, special symbols included.
-        target_vocabulary: entries of the summaries' dictionary; None if both share one dictionary.
+        target_vocabulary: entries of the summaries' dictionary or, where the architecture needs one for both sides, how
+            many of its entries summaries know; None: as many as documents.
 
     Returns:
-        Their number; None if there are two dictionaries and the architecture needs a shared one.
+        Their number; None if the architecture needs one dictionary and summaries were to know more of it.
     """
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
-    if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
-        return None
     source = target = numbered_dictionary(vocabulary - 1)
     source.add_symbol(SENTENCE_MARK)
-    if target_vocabulary is not None:
+    if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
+        if target_vocabulary > vocabulary:
+            return None
+        target = with_known_words(source, target_vocabulary)
+    elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
         target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length differ, too
     task = SummarizationTask(SummarizationConfig(), source, target)
@@ -117,7 +121,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="entries of the summaries' dictionary (default: one for both, which some architectures need)",
+        help="entries of the summaries' dictionary, or of the one dictionary that some architectures need (default: as "
+        "many as documents know)",
     )
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it

@@ -1,9 +1,9 @@
 """The words that only the documents of a batch have, and the extended ids that stand for them.
 
 Word identity lives in the ids. The dictionary lists every word of every document (see ``dictionary.py``), so an id from
-V on says which word it is, although the model has no vector for it. A :class:`BatchVocab` gives each such word of a
-document a *slot*: V for the first, V + 1 for the second, and so on. These are *extended ids*. Slots belong to a
-document: slot V of one document and slot V of another are different words.
+V on says which word it is, although the model cannot generate it; V is the number of words that summaries know. A
+:class:`BatchVocab` gives each such word of a document a *slot*: V for the first, V + 1 for the second, and so on. These
+are *extended ids*. Slots belong to a document: slot V of one document and slot V of another are different words.
 """
 
 import copy

@@ -18,7 +18,7 @@ _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """V, the number of entries that the model embeds and generates; they are the first V.
+    """V, the number of entries that the model embeds and, on the summaries' side, generates; they are the first V.
 
     They are the special symbols, the words with a count, and the "madeupword0000" with which fairseq pads the size to a
     multiple of 8. Whatever follows has count 0: the *copy tail*, words of documents of which the model knows the

@@ -2,7 +2,7 @@
 
 A word has up to three numbers:
 
-- its *id in the dictionary*: 0 … V-1 for the known words, and from V on for those of the copy tail;
+- its *id in the dictionary*: 0 … V-1 for the words that summaries know, and from V on for words that are only copied;
 - its *extended id* in a batch: the same below V, then V + k for slot k of its document (see ``batch_vocab.py``).
   ``get_normalized_probs`` gives probabilities by extended id, and the search works with them;
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see

@@ -7,6 +7,7 @@ import corpora
 import pytest
 from etads_preprocess.prepare import main, prepare
 from etads_preprocess.settings import Settings
+from etads_preprocess.unknown_words import vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
 
 from fairseq_etads.text.files import read_lines
@@ -83,3 +84,14 @@ def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_
 def test_a_text_with_fewer_words_than_asked_for_is_told(text, tmp_path, capsys):
     main([str(text), str(tmp_path / "out"), "--tokens", "word", "--size", "4000", "--jobs", "1"])
     assert "WARNING: 4,000 words of documents were asked for" in capsys.readouterr().out
+
+
+def test_the_unknown_word_itself_cannot_be_copied(tmp_path):
+    for name, content in (
+        *(("tokens/test.source", "a <unk> b\n"), ("tokens/test.target", "<unk> b a\n")),
+        *(("bin/dict.source.txt", "a 3\nb 2\n"), ("bin/dict.target.txt", "a 3\nb 0\n")),
+    ):
+        corpora.write(tmp_path / name, content)
+    report = vocabulary_report(tmp_path, ["test"], {"source": 2})
+    assert report["known"] == {"source": 2, "target": 1} and report["asked"] == {"source": 2}
+    assert report["summaries"]["test"] == {"words": 3, "unknown": 2, "copyable": 1}
