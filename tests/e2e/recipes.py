@@ -147,7 +147,7 @@ def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
     """Gigaword by the options that the table in the recipe's header gives for a row."""
     text = header(RECIPES / f"{recipe}.sh")
     separate = re.search(r"SEPARATE stands for\s+(-- .+)", text)[1].split()
-    (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S.*?)\s+\d+\.\d+ /", text, re.MULTILINE)
+    (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S[^/]*?)\s+\d+\.\d+ /", text, re.MULTILINE)
     words = [part for word in cell.split() for part in (separate if word == "SEPARATE" else [word])]
     options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
     out = f"data/{recipe}-{hashlib.sha1(repr(options).encode()).hexdigest()[:8]}"

@@ -109,7 +109,8 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
         assert any("coverage" in key for key in run.parameters) == coverage
         assert str(run.option("pointer")) == pointer
         if sentences:
-            assert "<q>" in (run.prepared / "tokens/train.source").read_text(encoding="utf-8").split()
+            documents = (run.prepared / "tokens/train.source").read_text(encoding="utf-8").splitlines()
+            assert max(document.split().count("<q>") for document in documents) > 1, "documents of one sentence"
         if pointer != "none":
             assert max(run.figures("copied")) > 0, "no word of a summary could be copied"
         if coverage:
