@@ -66,7 +66,6 @@ def start(folder: Path) -> Tuple[subprocess.Popen, Path]:
 
 
 def stop(server: subprocess.Popen) -> None:
-    print("CPU", Path(f"/proc/{server.pid}/stat").read_text().split()[13:17], flush=True)
     """End a server and whatever it still runs."""
     os.killpg(server.pid, signal.SIGKILL)
     server.wait()

@@ -16,12 +16,12 @@ from typing import Any, Callable, Dict, List, Set, Tuple
 
 import corpora
 import torch
+from documented import ROOT, header
 from toy import hypotheses
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
-ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "scripts" / "reproduce"
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
@@ -32,12 +32,6 @@ TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--
 TRANSFORMER += ["--decoder-attention-heads", "2", "--num-workers", "0", "--log-interval", "1"]
 RECURRENT = ["--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--attention-dim", "8", "--num-workers", "0"]
 RECURRENT += ["--log-interval", "1", "--max-update", str(STEPS)]
-
-
-def header(script: Path) -> str:
-    """The comment at the head of a script, with continued lines joined."""
-    lines = script.read_text(encoding="utf-8").split("\n\n")[0].splitlines()[1:]
-    return re.sub(r"\\\n\s*", " ", "\n".join(line[2:] for line in lines))
 
 
 def documented(recipe: str, command: str) -> List[List[str]]:
