@@ -109,6 +109,14 @@ def test_commands_are_taken_by_their_parsers(where, line, parsers, plugin_is_loa
     check(where, line, parsers)
 
 
+@pytest.mark.parametrize("where,line", named(("fairseq-train",)))
+def test_documented_training_begins_and_ends(where, line):
+    """fairseq's parser takes a command without a batch size, which fails, and one without an end, which never ends."""
+    if not is_incomplete(line):
+        assert re.search("--max-tokens|--batch-size", line), line
+        assert re.search("--max-update|--max-epoch|--stop-", line), line
+
+
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory):
     """A copy of the scripts beside commands that only write down how they were called."""
