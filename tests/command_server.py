@@ -143,7 +143,7 @@ def _serve_one(connection: socket.socket) -> None:
 
 
 def _serve(address: str) -> None:
-    """Answer requests until the process is killed."""
+    """Answer requests until the process that started this one is gone."""
     _preload()
     gc.collect()
     gc.freeze()  # so that collections in the forks do not touch, and so copy, the pages of all imported modules
@@ -151,8 +151,14 @@ def _serve(address: str) -> None:
     listener.bind(address + ".new")
     listener.listen(64)
     os.rename(address + ".new", address)  # it appears when it answers
-    while True:
-        connection, _ = listener.accept()
+    listener.settimeout(5)
+    parent = os.getppid()
+    while os.getppid() == parent:  # the tests that started it may have been killed
+        try:
+            connection, _ = listener.accept()
+        except socket.timeout:
+            continue
+        connection.setblocking(True)
         if os.fork() == 0:
             listener.close()
             try:
