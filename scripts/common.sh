@@ -215,10 +215,12 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# read_comparison OPTION "$@": read the options of a comparison on the Debian sample corpus into the variables out, steps,
-# seeds and systems, which must hold their defaults; OPTION (--archs, for example) lists the systems.
+# read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
+# systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
+# --text, text is the sample corpus, unpacked.
 read_comparison() {
-    local option=$1
+    local option=$1 all=$systems system
+    text=""
     shift
     while [ $# -gt 0 ]; do
         case $1 in
@@ -226,11 +228,17 @@ read_comparison() {
             --steps) need_value "$@"; steps=$2; shift 2 ;;
             --seeds) need_value "$@"; seeds=$2; shift 2 ;;
             "$option") need_value "$@"; systems=$2; shift 2 ;;
+            --text) need_value "$@"; text=$2; shift 2 ;;
             -h | --help) usage ;;
             *) die "unknown option $1; see --help" ;;
         esac
     done
     need_integer --steps "$steps"
+    # shellcheck disable=SC2086  # words of a list
+    for system in $systems; do need_choice "$option" "$system" $all; done
+    use_environment
+    [ -z "$text" ] || [ -f "$text/test.source" ] || die "--text $text: no test.source in it; etads-debian makes it"
+    [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }
 }
 
 # summarise_once RUN OUTPUT [options of generate.sh]: summaries by RUN, unless OUTPUT is newer than the end of its training.

@@ -29,27 +29,37 @@ def plain(folder: Path) -> Path:
     return folder
 
 
-def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False) -> Path:
-    """cnn/stories, dailymail/stories and url_lists; the last training story has no text."""
+def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool = False) -> Path:
+    """cnn/stories, dailymail/stories and url_lists; the last training story has no text.
+
+    With ``names`` each story is about somebody of a name of their own, as are its highlights.
+    """
     for name, count in zip(("train", "val", "test"), counts):
         urls = [f"http://web.archive.org/web/2015/{name}/{number}.html" for number in range(count)]
         write(folder / "url_lists" / f"all_{name}.txt", "".join(url + "\n" for url in urls))
         for number, url in enumerate(urls):
             stories = folder / ("cnn" if number % 2 else "dailymail") / "stories"
             text = f"(CNN) -- {article(number)}\n\nA caption without a full stop\n"
+            who = f"Zeno{name}{number}"
+            if names:
+                text += f"\n{who} met {who} and {who}, {who}, {who}, {who}, {who} and {who}.\n" * 2
             if anonymised:
                 text = text.replace("Dr. Smith", "@entity0") + "@entity0:Dr. Smith\n@entity10:Paris\n"
             if name == "train" and number == count - 1:
                 text = ""
             highlights = [f"{TOPICS[number % 8]} library no. {number} is fast", "It plays nothing ."]
+            if names:
+                highlights = [f"{who} met {who}", f"{who} is {who}"]
             text += "".join(f"\n@highlight\n\n{line}\n" for line in highlights)
             write(stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story", text)
     return folder
 
 
-def gigaword(folder: Path) -> Path:
-    """train/ compressed, valid/ filtered, Giga/ with the test set."""
+def gigaword(folder: Path, sentences: int = 1) -> Path:
+    """train/ compressed, valid/ filtered, Giga/ with the test set; articles of one or two sentences."""
     articles = [f"the {TOPICS[i % 4]} maker said on monday that {i} of its 120 shops will close ." for i in range(24)]
+    if sentences == 2:
+        articles = [f"{line} it blamed mr. smit{'h' * (i % 3)} ." for i, line in enumerate(articles)]
     titles = [f"{TOPICS[i % 4]} maker closes {i} shops" for i in range(24)]
     (folder / "train").mkdir(parents=True)
     for name, lines in (("article", articles), ("title", titles)):
@@ -88,7 +98,7 @@ def duc_parallel(folder: Path) -> Path:
 def sumpubmed(folder: Path, articles: int = 5) -> Path:
     """line_text/ and abstract/; the last abstract is too short."""
     for number in range(1, articles + 1):
-        sentence = f"the gene {TOPICS[number]} is expressed in cells  <cit>  and tissues of mice in vivo ."
+        sentence = f"the gene {TOPICS[number % 8]} is expressed in cells  <cit>  and tissues of mice in vivo ."
         write(folder / "line_text" / f"text_{number}.txt", "BACKGROUND\n" + f"{sentence}\n" * 40 + "RESULTS\nmore.\n")
         words = (
             "short." if number == articles else "the role of this gene is unknown. we asked e.g. what it does in mice."

@@ -74,6 +74,15 @@ def saliency_attention(
     return torch.stack(rows), torch.stack(all_weights)
 
 
+def output_distribution(state: Tensor, w_o: Tensor, b_o: Optional[Tensor] = None) -> List[float]:
+    """ETADS, equation 4: softmax(W_o s + b_o). state (d_m,), W_o (V, d_m), b_o (V,) or None -> V probabilities."""
+    scores = []
+    for word in range(len(w_o)):
+        score = sum(w_o[word, i].item() * state[i].item() for i in range(len(state)))
+        scores.append(torch.tensor(score + (0.0 if b_o is None else b_o[word].item()), dtype=torch.float64))
+    return [float(value) for value in softmax_row(scores)]
+
+
 def length_penalty(length: int, alpha: float, beta: float, kind: str) -> float:
     """Wu et al. 2016, equation 14, and fairseq's."""
     return float(length) ** alpha if kind == "avg" else ((beta + length) / (beta + 1)) ** alpha

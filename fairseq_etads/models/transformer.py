@@ -4,6 +4,7 @@ import itertools
 from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -123,11 +124,15 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
-    def build_output_projection(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Module) -> None:
-        super().build_output_projection(cfg, dictionary, embed_tokens)
-        table: Any = embed_tokens.weight
+    def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
+        """As fairseq's, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o (ETADS, eq. 4)."""
+        super().build_output_projection(cfg, dictionary, embed)
+        table: Any = embed.weight
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
+        if cfg.output_bias:
+            # zeros, so that at first it is the model without the bias; W_o may be the table of word vectors
+            self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""

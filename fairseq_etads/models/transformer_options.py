@@ -60,6 +60,9 @@ class SummarizationTransformerConfig(TransformerConfig):
         default=False,
         metadata={"help": "decoder layers use the self-attention and feed-forward sublayers of the encoder's layers"},
     )
+    output_bias: bool = field(
+        default=False, metadata={"help": "add a learned bias for each word to the output layer (b_o in the papers)"}
+    )
 
 
 # Options of TransformerConfig that have no meaning here: other attention mechanisms, pruning and export.
@@ -200,6 +203,11 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)
+    if config.output_bias and config.adaptive_softmax_cutoff:
+        raise ValueError(
+            "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose "
+            "one"
+        )
 
 
 def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:

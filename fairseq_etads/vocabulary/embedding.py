@@ -56,25 +56,33 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 class SharedTableOutput(nn.Module):
-    """An output layer without bias over the first V words of a table of word vectors that has more.
+    """An output layer over the first V words of a table of word vectors that has more.
 
     Args:
         weight: the table (at least V rows, D). known_words: V.
+
+    Attributes:
+        bias: (V,); None, as at first: no bias.
     """
+
+    bias: Optional[nn.Parameter]
 
     def __init__(self, weight: nn.Parameter, known_words: int):
         super().__init__()
         self.weight = weight
+        self.register_parameter("bias", None)
         self.known_words = known_words
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) -> logits (…, V)."""
-        return F.linear(x, self.weight[: self.known_words])
+        return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:
         """A plain linear layer with the same result and no gradient."""
         linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
         linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias.detach(), requires_grad=False)
         return linear
 
 

@@ -13,11 +13,16 @@
 #   --pointer KIND  soft (default) or none
 #   --cpu           do not use a GPU
 #
+# Published F1: m1 (e4d4) 40.05/17.72/36.77, m2 39.79/17.52/36.32, m3 39.69/17.34/36.15, m4 40.58/17.77/36.60, m5
+# 40.67/17.84/36.70, m6 41.06/18.02/38.04, m7 40.03/17.59/36.60; e4d3 39.75/17.63/36.50, e4d2 39.54/17.47/36.51, e2d4
+# 39.57/17.30/35.98, e3d4 39.80/17.54/36.43.
+#
 # As in the paper: 500 words of a document, one dictionary of 50,000 words, Adam (0.9, 0.999) with rate 1e-4, halved when the
 # validation loss has not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
 # Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so that its
 # 200,000 steps may correspond to more or fewer of these. 120 words of a summary are kept in training; gradient norm at most
-# 2; ROUGE is etads-rouge's, not pyrouge's. Published: m1 40.05/17.72/36.77, m6 41.06/18.02/38.04.
+# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are not here; two of them
+# are not what they are called (words-1vt2k-temp-att, ConvS2S): etads_cnndm.sh --help says what they are.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"

@@ -4,6 +4,7 @@
 #   scripts/reproduce/debian_etads.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "etads etads_basic"]
 #
 #   --out DIR    default: runs/debian_etads in the repository
+#   --text DIR   what etads-debian made (default: the sample corpus)
 #   --steps N    training steps of each model (default: 1000, 4 minutes on 2 cores)
 #   --seeds LIST, --archs LIST   default: "1 2", and all four
 #
@@ -15,13 +16,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_etads steps=1000 seeds="1 2" systems="etads_basic etads_focus etads_saliency etads"
 read_comparison --archs "$@"
-use_environment
-etads-debian --sample --out "$out/text"
 
 GENERATE=(--max-len 30 --cpu)
 for seed in $seeds; do
     for arch in $systems; do
-        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" -- --seed "$seed"
+        run_system "$out/$arch-$seed" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch "$arch" -- --seed "$seed"
     done
 done
 

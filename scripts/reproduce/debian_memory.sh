@@ -5,6 +5,7 @@
 #   scripts/reproduce/debian_memory.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "etads_basic es_transformer"]
 #
 #   --out DIR    default: runs/debian_memory in the repository
+#   --text DIR   what etads-debian made (default: the sample corpus)
 #   --steps N    training steps of each model (default: 1000, about 5 minutes on 2 cores)
 #   --seeds LIST, --archs LIST   default: "1 2", and all four
 #
@@ -19,13 +20,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 out=$ROOT/runs/debian_memory steps=1000 seeds="1 2"
 systems="etads_basic aggregation_transformer es_transformer gated_es_transformer"
 read_comparison --archs "$@"
-use_environment
-etads-debian --sample --out "$out/text"
 
 GENERATE=(--min-len 4 --max-len 30 --no-repeat-ngram-size 2 --cpu)
 for seed in $seeds; do
     for arch in $systems; do
-        run_system "$out/$arch-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch "$arch" \
+        run_system "$out/$arch-$seed" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch "$arch" \
             --tokens word --size 1000 --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --encoder-layers 3 --decoder-layers 3 \
             --dropout 0.25 --attention-dropout 0 --activation-dropout 0
     done

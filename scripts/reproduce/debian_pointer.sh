@@ -4,6 +4,7 @@
 #   scripts/reproduce/debian_pointer.sh [--out DIR] [--steps N] [--seeds "1 2"] [--pointers "none soft switch"]
 #
 #   --out DIR         default: runs/debian_pointer in the repository
+#   --text DIR        what etads-debian made (default: the sample corpus)
 #   --steps N         training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
 #   --seeds LIST      default: "1"
 #   --pointers LIST   default: "none soft switch"
@@ -18,14 +19,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_pointer steps=1000 seeds="1" systems="none soft switch"
 read_comparison --pointers "$@"
-for pointer in $systems; do need_choice --pointers "$pointer" none soft switch; done
-use_environment
-etads-debian --sample --out "$out/text"
 
 GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
     for pointer in $systems; do
-        run_system "$out/$pointer-$seed" "$out/text" "$out/prepared" train_small "$steps" --text "$out/text" --cpu --arch etads \
+        run_system "$out/$pointer-$seed" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch etads \
             --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done

@@ -4,6 +4,7 @@
 #   scripts/reproduce/debian_recurrent.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "gru_seq2seq words_lvt2k"]
 #
 #   --out DIR    default: runs/debian_recurrent in the repository
+#   --text DIR   what etads-debian made (default: the sample corpus)
 #   --steps N    training steps of each model (default: 1500, 5 to 10 minutes on 2 cores)
 #   --seeds LIST, --archs LIST   default: "1", and all eight
 #
@@ -16,14 +17,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 out=$ROOT/runs/debian_recurrent steps=1500 seeds="1"
-all="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
-systems=$all
+systems="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
 read_comparison --archs "$@"
-# shellcheck disable=SC2086  # words of lists
-for arch in $systems; do need_choice --archs "$arch" $all; done
-use_environment
-etads-debian --sample --out "$out/text"
-supervise etads-prepare "$out/text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
+supervise etads-prepare "$text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
 
 summaries=()
 for seed in $seeds; do
@@ -47,5 +43,5 @@ for seed in $seeds; do
         summaries+=(--system "$arch-$seed=$run/summaries.txt")
     done
 done
-etads-analyse --source "$out/text/test.source" --reference "$out/text/test.target" "${summaries[@]}" \
+etads-analyse --source "$text/test.source" --reference "$text/test.target" "${summaries[@]}" \
     --json "$out/analysis.json"

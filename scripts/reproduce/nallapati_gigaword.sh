@@ -17,13 +17,15 @@
 #   words-lvt5k-1sent           words_lvt5k           --rare 0 -- --separate-dictionaries --source-size 400000 \
 #                                                         --target-size 200000             36.4 / 17.7 / 33.71 (see below)
 #   words-lvt2k-2sent           words_lvt2k           SEPARATE                             35.73 / 17.38 / 33.25, 79.54 %
-#   words-lvt2k-2sent-hieratt   words_lvt2k_hieratt   SEPARATE --source-sentence-marks     36.05 / 18.17 / 33.52, 78.52 %
+#   words-lvt2k-2sent-hieratt   words_lvt2k_hieratt   --sentences SEPARATE --source-sentence-marks
+#                                                                                          36.05 / 18.17 / 33.52, 78.52 %
 #   feats-lvt2k-2sent           feats_lvt2k           SEPARATE --factors pos ner tf idf    35.90 / 17.57 / 33.38, 78.92 %
 #   feats-lvt2k-2sent-ptr       feats_lvt2k_ptr       --rare 0 -- --size 119505 --target-size 68885 \
 #                                                         --factors pos ner tf idf         36.40 / 17.77 / 33.71, 78.70 %
-# RAW of the rows 2sent has articles of two sentences. By default, words with fewer than 5 occurrences become <unk> in the text,
-# as in NAMAS; that leaves 119,505 words of articles and 68,885 of titles. --rare 0 keeps them where more words are wanted, and
-# where the pointer is taught to copy them: <unk> cannot be copied. Ready-made text, which has <unk>, does not serve these rows.
+# RAW of the rows 2sent has articles of two sentences, which --sentences cuts for the hierarchical attention. By default, words
+# with fewer than 5 occurrences become <unk> in the text, as in NAMAS; that leaves 119,505 words of articles and 68,885 of
+# titles. --rare 0 keeps them where more words are wanted, and where the pointer is taught to copy them: <unk> cannot be copied.
+# Ready-made text, which has <unk>, does not serve these rows.
 #
 # The figures of words-lvt5k-1sent are from a copy of the paper's table that is garbled there: they repeat another row's.
 # From memory, the paper has 35.30 / 16.64 / 32.62.

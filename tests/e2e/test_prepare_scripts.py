@@ -1,6 +1,5 @@
-"""scripts/prepare_*.sh from raw data, in the formats it is shipped in, and the papers' recipes on what they made."""
+"""scripts/prepare_*.sh from raw data, in the formats it is shipped in."""
 
-import json
 from pathlib import Path
 
 import corpora
@@ -121,37 +120,3 @@ def test_one_file_of_json_lines_becomes_prepared_data_by_one_command(tmp_path):
     said = run_command(["bash", "-c", command], cwd=tmp_path).stdout
     numbers = [len(sizes(out, split)) for split in ("train", "valid", "test")]
     assert sum(numbers) == 60 and min(numbers) > 2 and f"train: {numbers[0]} documents" in said
-
-
-TINY = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--num-workers", "0", "--no-progress-bar"]
-HEADS = ["--encoder-attention-heads", "2", "--decoder-attention-heads", "2"]
-
-
-def test_the_gated_papers_recipe(gigaword, duc, tmp_path):
-    """Two dictionaries, unknown words replaced, four references at 75 bytes; a second call does nothing."""
-    recipe = [str(SCRIPTS / "reproduce" / "gated_gigaword.sh"), "--data", str(gigaword), "--duc", str(duc), "--cpu"]
-    recipe += ["--out", str(tmp_path / "out"), "--rows", "gated_es_transformer", "--epochs", "1", "--", *TINY, *HEADS]
-    table = run_command(recipe, cwd=tmp_path).stdout
-    assert table.count("| `gated_es_transformer` | 1 |") == 2
-    report = json.loads((tmp_path / "out/gated_es_transformer-1/duc.json").read_text())
-    assert "refs:4" in report["signature"] and "75" in report["signature"]
-    again = run_command(recipe, cwd=tmp_path).stdout
-    assert again.count("| `gated_es_transformer` | 1 |") == 2 and "training" not in again
-
-
-def test_the_aggregation_papers_recipe(gigaword, tmp_path):
-    """Any prepared words will do; without a pointer, as the two dictionaries ask for."""
-    recipe = [
-        str(SCRIPTS / "reproduce" / "aggregation_cnndm.sh"),
-        "--data",
-        str(gigaword),
-        "--cpu",
-        "--pointer",
-        "none",
-    ]
-    recipe += ["--out", str(tmp_path / "out"), "--rows", "m5", "--steps", "1", "--", *TINY, *HEADS]
-    assert "| `m5` | 1 |" in run_command([*recipe, "--no-share-all-embeddings"], cwd=tmp_path).stdout
-    assert "--aggregation proj --aggregation-layers 2" in (tmp_path / "out/m5-1/finished.txt").read_text()
-    recipe[recipe.index("m5")] = "m8"
-    refused = run_command(recipe, cwd=tmp_path, check=False)
-    assert refused.returncode == 2 and "--rows m8: choose one of: m1" in refused.stdout

@@ -1,69 +1,27 @@
 """README.md and docs/ name only files, links, options and commands that exist."""
 
 import argparse
-import importlib
 import re
 import shutil
-from pathlib import Path
 
 import pytest
+from documented import PAGES, ROOT, blocks, commands_of, parser_of, project_commands, spans
 from fairseq import options, registry
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_etads.options import SummarizationConfig
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
 """Where the paths in the pages may begin, besides the folders that the same line names."""
 OF_OTHERS = {"--no-build-isolation"}
 """Options of commands that are not this project's or fairseq's: pip's."""
 
-_FENCED = re.compile(r"^```.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_INDENTED = re.compile(r"(?<=\n\n)(?:^ {4}.*\n)+", re.MULTILINE)
-_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(
     r"(?:[\w.-]+/)*[\w-]+\.(?:py|sh)|(?:scripts|tests|docs|benchmarks|preprocess|fairseq_etads)/[\w./-]*"
 )
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b(?!-?…)")
-_COMMAND = re.compile(r"(?:scripts/|etads-|fairseq-|pip |git )")
-
-
-def blocks(text):
-    """The code blocks of a page, with continued lines joined."""
-    found = [*_FENCED.findall(text), *_INDENTED.findall(_FENCED.sub("", text))]
-    return [re.sub(r"\\\n\s*", " ", block) for block in found]
-
-
-def spans(text):
-    """The code between backticks, outside of code blocks."""
-    return [" ".join(code.split()) for _, code in _SPAN.findall(_FENCED.sub("", text))]
-
-
-def commands_of(text):
-    """The commands of a page: the lines of its blocks of shell, and code spans that call a command of the project."""
-    shell = [block for block in blocks(text) if re.search(rf"^\s*{_COMMAND.pattern}", block, re.MULTILINE)]
-    lines = [re.sub(r"(^|\s)#.*", "", line).strip() for block in shell for line in block.splitlines()]
-    lines += [code for code in spans(text) if re.match(r"(?:etads-|scripts/)\S+ ", code)]
-    return [part for line in lines if line for part in re.split(r" && | \| ", line)]
-
-
-class _ParserFoundError(Exception):
-    pass
-
-
-def parser_of(main):
-    """The argument parser of a command, caught when the command begins to parse its arguments."""
-
-    def catch(self, *_, **__):
-        raise _ParserFoundError(self)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(_ParserFoundError) as found:
-        patch.setattr(argparse.ArgumentParser, "parse_known_args", catch)
-        main([])
-    return found.value.args[0]
 
 
 def options_of(parser):
@@ -78,9 +36,7 @@ def options_of(parser):
 @pytest.fixture(scope="module")
 def commands():
     """Each command that setup.py installs -> its options."""
-    entries = re.findall(r'"(etads-\w+)=([\w.]+):(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
-    assert len(entries) >= 10
-    return {name: options_of(parser_of(getattr(importlib.import_module(m), f))) for name, m, f in entries}
+    return {name: options_of(parser_of(main)) for name, main in project_commands().items()}
 
 
 @pytest.fixture(scope="module")

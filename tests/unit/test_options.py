@@ -19,6 +19,7 @@ CHOICES = {
     "aggregation": ["none", "add", "proj", "attn"],
     "encoder_gate": [False, True],
     "share_encoder_decoder_layers": [False, True],
+    "output_bias": [False, True],
 }
 D, F, N = SMALL["encoder_embed_dim"], SMALL["encoder_ffn_embed_dim"], SMALL["encoder_layers"]
 COSTS = {
@@ -32,6 +33,7 @@ COSTS = {
     ("aggregation", "attn"): "4 * L * (d**2 + d)",
     ("encoder_gate", True): "2 * d**2 + d",
     ("share_encoder_decoder_layers", True): "-N * (4 * d**2 + 2 * d * f + 9 * d + f)",
+    ("output_bias", True): "V",
 }
 
 
@@ -64,7 +66,7 @@ RECURRENT_COSTS = {
 
 def cost(formula, **sizes):
     """A formula of docs/options.md, by its names."""
-    return eval(formula, {"d": D, "f": F, "N": N, "L": 1, **sizes})
+    return eval(formula, {"d": D, "f": F, "N": N, "L": 1, "V": 44, **sizes})
 
 
 def count(model):
@@ -100,7 +102,7 @@ def test_the_documents_numbers_are_those_of_the_formulas():
         row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
         layers = 1 if option in ("focus_layers", "saliency_layers") else 4
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, d=512, f=2048, N=layers), row
+        assert written == cost(formula, d=512, f=2048, N=layers, V=50000), row
 
 
 def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():

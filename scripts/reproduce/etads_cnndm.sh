@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# ETADS's Tables 2 (systems), 4 (depths), 5 and 6 (which layers have a mechanism) on CNN/Daily Mail.
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
+#   scripts/reproduce/etads_cnndm.sh --data data/cnndm [--rows "basic etads"] [options] [-- options of fairseq-train]
+#
+#   --data DIR      what scripts/prepare_cnndm.sh made
+#   --out DIR       default: runs/etads_cnndm in the repository
+#   --rows LIST     of the rows below; default: all
+#   --seeds LIST    default: "1"
+#   --steps N       default: 200000, as in the paper
+#   --cpu           do not use a GPU
+#
+#   ROW                     mechanisms, layers                      in the paper's tables          published R-1 / R-2 / R-L
+#   basic                   none, 4+4 layers                        2: Basic model, 4: 4 layers    F1 39.45 / 17.20 / 36.49
+#                                                                   5: -                           P  40.87 / 17.78 / 37.73
+#                                                                   6: -                           R  41.10 / 17.82 / 37.91
+#   focus                   focus-attention in all layers           2: +Focus-Attention            F1 40.29 / 18.63 / 38.11
+#                                                                   6: [1-4]                       R  41.31 / 18.72 / 38.93
+#   saliency                saliency-selection in all layers        2: +Saliency-Selection         F1 40.76 / 18.40 / 37.67
+#                                                                   5: [1-4]                       P  43.06 / 20.85 / 40.12
+#   etads                   both in all layers                      2: ETADS                       F1 41.75 / 19.01 / 38.89
+#   encoder-2               none, 2+4 layers                        4: Encoder, 2 layers           F1 35.12 / 14.05 / 32.41
+#   encoder-6               none, 6+4 layers                        4: Encoder, 6 layers           F1 39.67 / 17.47 / 35.71
+#   decoder-2               none, 4+2 layers                        4: Decoder, 2 layers           F1 31.10 / 12.93 / 27.04
+#   decoder-6               none, 4+6 layers                        4: Decoder, 6 layers           F1 39.35 / 18.01 / 36.21
+#   saliency-1-2            saliency-selection in layers 1 and 2    5: [1-2]                       P  42.81 / 20.12 / 39.68
+#   saliency-3-4            saliency-selection in layers 3 and 4    5: [3-4]                       P  41.91 / 19.65 / 39.32
+#   focus-1-2               focus-attention in layers 1 and 2       6: [1-2]                       R  40.92 / 18.61 / 38.22
+#   focus-3-4               focus-attention in layers 3 and 4       6: [3-4]                       R  40.57 / 18.20 / 38.19
+#
+# The rows of Table 2 that the paper takes from other papers are not here (nallapati_cnndm.sh has words_lvt2k_temp_att and
+# pg_coverage), and two of them are not what they are called. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" is not Nallapati et
+# al.'s (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
+# 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017 and not Gehring et al.'s. Table 4's
+# numbers of parameters are in units of 10,000 and not of 1,000 (docs/etads.md).
+#
+# As in the paper: 400 words of a document and 100 of a summary, one dictionary of 50,000 words, an output layer with a bias
+# (equation 4); Adam (0.9, 0.998) with 8,000 warm-up steps to Noam's peak, gradient norm at most 2, batches of 4,096 words,
+# 200,000 steps; beam 10, 35 to 100 words, coverage penalty 1, Wu's length penalty 0.9.
+# Deviations: position vectors begin at random and not as sinusoids; "dropout 0.8" is taken for the probability to keep; the
+# 50,000 words are the most frequent of documents and summaries and not of documents alone; 4,096 words are counted on one
+# processor (the paper has four, and does not say whether each gets as many; -- --update-freq 4 does the latter on one);
+# ROUGE is etads-rouge's, not pyrouge's. The paper says neither which form of coverage penalty it uses (here: "summary", which
+# penalises attending to the same words again) nor what becomes of unknown words (here they stay <unk>).
+# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="basic focus saliency etads encoder-2 encoder-6 decoder-2 decoder-6 saliency-1-2 saliency-3-4 focus-1-2 focus-3-4"
+data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000 device=() more=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --data) need_value "$@"; data=$2; shift 2 ;;
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --rows) need_value "$@"; rows=$2; shift 2 ;;
+        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
+        --steps) need_value "$@"; steps=$2; shift 2 ;;
+        --cpu) device=(--cpu); shift ;;
+        -h | --help) usage ;;
+        --) shift; more=("$@"); break ;;
+        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
+    esac
+done
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --steps "$steps"
+# shellcheck disable=SC2086  # words of lists
+for row in $rows; do need_choice --rows "$row" $all; done
+use_environment
+
+# options_of ROW: its options of fairseq-train, one word a line
+options_of() {
+    local focus=none saliency=none encoder=4 decoder=4
+    case $1 in
+        focus) focus=all ;;
+        saliency) saliency=all ;;
+        etads) focus=all saliency=all ;;
+        focus-?-?) focus=${1#focus-} ;;
+        saliency-?-?) saliency=${1#saliency-} ;;
+        encoder-?) encoder=${1#encoder-} ;;
+        decoder-?) decoder=${1#decoder-} ;;
+    esac
+    printf '%s\n' --focus-layers "$focus" --saliency-layers "$saliency" --encoder-layers "$encoder" --decoder-layers "$decoder"
+}
+
+GENERATE=(--beam 10 --min-len 35 --max-len 100 --length-penalty-type wu --lenpen 0.9 --coverage-penalty 1
+    ${device[@]+"${device[@]}"})
+for seed in $seeds; do
+    for row in $rows; do
+        mapfile -t options < <(options_of "$row")
+        run_system "$out/$row-$seed" "$data/text" "$data/prepared" train_prepared --arch etads --truncate-source 400 \
+            --truncate-target 100 --max-tokens 4096 --max-update "$steps" ${device[@]+"${device[@]}"} \
+            -- --seed "$seed" --output-bias "${options[@]}" ${more[@]+"${more[@]}"}
+    done
+done
+
+# print_table TITLE MEASURE ROW ...: the scores of those rows that were asked for
+print_table() {
+    local title=$1 measure=$2 found="" row
+    shift 2
+    for row in "$@"; do case " $rows " in *" $row "*) found+="$row " ;; esac; done
+    [ -n "$found" ] || return 0
+    printf '\n%s\n\n' "$title"
+    score_table "$out" "$found" "$seeds" rouge.json "$measure"
+}
+print_table "Table 2, F1" f1 basic focus saliency etads
+print_table "Table 4, F1" f1 encoder-2 basic encoder-6 decoder-2 decoder-6
+print_table "Table 5, precision" precision basic saliency-1-2 saliency-3-4 saliency
+print_table "Table 6, recall" recall basic focus-1-2 focus-3-4 focus

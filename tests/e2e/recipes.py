@@ -1,0 +1,292 @@
+"""What the tests of scripts/reproduce/ share: data made by documented commands, and what a row's run left behind."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Set, Tuple
+
+import corpora
+import torch
+from documented import ROOT, header
+from toy import hypotheses
+
+import fairseq_etads  # noqa: F401  # so that checkpoints load
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+RECIPES = ROOT / "scripts" / "reproduce"
+STEPS = 12
+SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
+SIZES["60000"] = "20"
+"""The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail.
+With the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
+TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2"]
+TRANSFORMER += ["--decoder-attention-heads", "2", "--num-workers", "0", "--log-interval", "1"]
+RECURRENT = ["--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--attention-dim", "8", "--num-workers", "0"]
+RECURRENT += ["--log-interval", "1", "--max-update", str(STEPS)]
+
+
+def documented(recipe: str, command: str) -> List[List[str]]:
+    """The arguments of a command wherever it begins a line in the header of a recipe; sizes made small."""
+    lines = [line.strip() for line in header(RECIPES / f"{recipe}.sh").splitlines()]
+    return [small(shlex.split(line)[1:]) for line in lines if line.startswith(command)]
+
+
+def small(words: List[str]) -> List[str]:
+    return [SIZES.get(word, word) for word in words]
+
+
+class Workshop:
+    """A folder with raw corpora, what the documented commands make of them, and the runs of recipes.
+
+    Args:
+        programs: the folder to put first on PATH.
+    """
+
+    def __init__(self, folder: Path, programs: Path):
+        self.folder, self.programs = folder, programs
+        self._made: Dict[Any, Any] = {}
+
+    def run(self, command: List[str], check: bool = True) -> subprocess.CompletedProcess:
+        """Run a command of the repository or of PATH in the folder."""
+        script = ROOT / command[0]
+        path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+        result = subprocess.run(
+            [str(script) if script.is_file() else command[0], *map(str, command[1:])], cwd=self.folder, text=True,
+            env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if check:
+            assert result.returncode == 0, f"{shlex.join(map(str, command))}\n{result.stdout[-4000:]}"
+        return result
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` returned when it was first called for this key."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
+    """CNN/Daily Mail as the recipe's header says, from its raw form; the first data that it makes."""
+
+    def make() -> Path:
+        shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
+        found = []
+        for options in documented(recipe, "scripts/prepare_cnndm.sh"):
+            more = options[options.index("--") + 1 :] if "--" in options else ["--size", "36"]
+            options = options[: options.index("--")] if "--" in options else options
+            found.append(f"{recipe}/{options[options.index('--out') + 1]}")
+            options[options.index("--out") + 1] = found[-1]
+            shop.run(["scripts/prepare_cnndm.sh", *options, "--expect", "13,3,3", "--jobs", "1", "--", *more])
+        return shop.folder / found[0]
+
+    return shop.once((recipe, "data"), make)
+
+
+def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
+    """SumPubMed as the recipe's header says."""
+
+    def make() -> Path:
+        corpora.sumpubmed(shop.folder / "DIR", 25)
+        (options,) = documented(recipe, "scripts/prepare_sumpubmed.sh")
+        shop.run(["scripts/prepare_sumpubmed.sh", *options, "--jobs", "1", "--", "--size", "20"])
+        return shop.folder / options[options.index("--out") + 1]
+
+    return shop.once((recipe, "data"), make)
+
+
+def _raw_gigaword(shop: Workshop) -> Tuple[Path, Path]:
+    """Gigaword and DUC-2004 in their raw forms."""
+
+    def make() -> Tuple[Path, Path]:
+        raw = corpora.gigaword(shop.folder / "RAW", sentences=2)
+        return raw, corpora.duc_parallel(shop.folder / "DUC")
+
+    return shop.once("raw gigaword", make)
+
+
+def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
+    """Gigaword with options of prepare_gigaword.sh, and DUC-2004 for it in OUT-duc."""
+    raw, duc = map(str, _raw_gigaword(shop))
+    corpus, more = options[: options.index("--")], options[options.index("--") :]
+    shop.run(["etads-corpus", "gigaword", "--data", raw, *corpus, "--out", f"{out}/text", "--jobs", "1"])
+    for name in {"pos", "ner"}.intersection(more):  # files beside the text, with a tag for each word
+        for source in (shop.folder / out / "text").glob("*.source"):
+            lines = source.read_text(encoding="utf-8").splitlines()
+            tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
+            corpora.write(source.with_name(f"{source.name}.{name}"), "".join(" ".join(line) + "\n" for line in tags))
+    shop.run(["scripts/prepare_gigaword.sh", "--data", raw, *corpus, "--out", out, "--jobs", "1", *more])
+    if "--factors" not in more:  # DUC has none
+        like = ["--like", f"{out}/prepared", "--out", f"{out}-duc", "--jobs", "1"]
+        shop.run(["scripts/prepare_duc.sh", "--data", duc, *like])
+    return shop.folder / out
+
+
+def gigaword(shop: Workshop, recipe: str, row: str) -> Path:
+    """Gigaword by the command in the recipe's header."""
+    (options,) = documented(recipe, "scripts/prepare_gigaword.sh")
+    options = options[options.index("--") :]
+    return shop.once((recipe, "data"), lambda: _prepare_gigaword(shop, "data/gigaword", options))
+
+
+def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
+    """Gigaword by the options that the table in the recipe's header gives for a row."""
+    text = header(RECIPES / f"{recipe}.sh")
+    separate = re.search(r"SEPARATE stands for\s+(-- .+)", text)[1].split()
+    (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S[^/]*?)\s+\d+\.\d+ /", text, re.MULTILINE)
+    words = [part for word in cell.split() for part in (separate if word == "SEPARATE" else [word])]
+    options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
+    out = f"data/{recipe}-{hashlib.sha1(repr(options).encode()).hexdigest()[:8]}"
+    return shop.once((recipe, *options), lambda: _prepare_gigaword(shop, out, small(options)))
+
+
+def debian(shop: Workshop, recipe: str, row: str) -> Path:
+    """Debian synopses: a text without prepared data."""
+
+    def make() -> Path:
+        index, out = corpora.debian(shop.folder / "Translation-en"), shop.folder / "data/debian"
+        sizes = ["--valid-size", "2", "--test-size", "3"]
+        shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
+        return out
+
+    return shop.once("debian", make)
+
+
+@dataclass
+class Run:
+    """What a row has left behind.
+
+    Attributes:
+        folder: of the run. prepared: of its data. summaries: name of the file. printed: by the recipe.
+    """
+
+    folder: Path
+    prepared: Path
+    summaries: str
+    printed: str
+
+    @cached_property
+    def _checkpoint(self) -> Dict[str, Any]:
+        return torch.load(self.folder / "checkpoints/checkpoint_last.pt", weights_only=True)
+
+    @property
+    def parameters(self) -> Dict[str, torch.Tensor]:
+        return self._checkpoint["model"]
+
+    def option(self, name: str, part: str = "model") -> Any:
+        """An option with which the model was built ("model"), or the task ("task"), or trained."""
+        return self._checkpoint["cfg"][part][name]
+
+    def layers(self, name: str) -> Set[int]:
+        """Which layers, counted from 1, have a parameter whose name has this part."""
+        found = (re.search(r"\.layers\.(\d+)\.", key) for key in self.parameters if name in key)
+        return {int(match[1]) + 1 for match in found if match}
+
+    def figures(self, name: str) -> List[float]:
+        """A figure of training at every step, or in every epoch where no step was logged."""
+        lines = (self.folder / "train.log").read_text(encoding="utf-8").splitlines()
+        for kind in ("train_inner", "| train |"):
+            values = (re.search(rf"\b{name}[= ]([\d.]+)", line) for line in lines if kind in line)
+            found = [float(match[1]) for match in values if match]
+            if found:
+                return found
+        raise AssertionError(f"{self.folder}/train.log has no {name}")
+
+    def tokens(self, file: str = "") -> List[List[str]]:
+        """The best summaries as tokens, in the order of the documents."""
+        found = hypotheses((self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8"))
+        return [found[number][0][1].split() for number in sorted(found)]
+
+    def decoding(self, name: str, file: str = "") -> str:
+        """The value of an option that fairseq-generate had."""
+        log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
+        match = re.search(rf"'{name}': ([^,}}]+)", log)
+        assert match, f"{name} is not in the log"
+        return match[1]
+
+    def dictionary(self, side: str) -> SummarizationDictionary:
+        return SummarizationDictionary.load(str(self.prepared / f"bin/dict.{side}.txt"))
+
+    def copied_unknown_words(self) -> int:
+        """How many words of the summaries are in the copy tail, so that they must have been pointed at."""
+        dictionary = self.dictionary("target")
+        tail = set(dictionary.symbols[dictionary.known_words :])
+        return sum(word in tail for words in self.tokens() for word in words)
+
+    def repeated(self, size: int) -> int:
+        """The most often that a summary has an n-gram, less one."""
+        counts = (Counter(zip(*(words[i:] for i in range(size)))) for words in self.tokens() if len(words) >= size)
+        return max(max(count.values()) for count in counts) - 1
+
+
+@dataclass
+class Recipe:
+    """A script of scripts/reproduce/ and how its rows are run small.
+
+    Attributes:
+        name: of the script. data: makes the data of a row. rows: name -> check of what the mechanism did.
+        option: that names rows; --row takes only one. place: the option that takes the data.
+        given: options before "--", besides these and the output. more: options of fairseq-train after "--".
+        more_of: further ones of some rows.
+        duc: whether a row is scored on DUC-2004, too.
+        summaries, scores: where a run's summaries and scores are; scores may begin with ".." (beside the runs).
+    """
+
+    name: str
+    data: Callable[[Workshop, str, str], Path]
+    rows: Dict[str, Callable[["Run"], None]]
+    option: str = "--rows"
+    place: str = "--data"
+    given: Tuple[str, ...] = ()
+    more: Tuple[str, ...] = ()
+    more_of: Dict[str, Tuple[str, ...]] = field(default_factory=dict)
+    duc: Callable[[str], bool] = lambda row: False
+    summaries: str = "summaries.txt"
+    scores: Tuple[str, ...] = ("rouge.json",)
+
+    @property
+    def out(self) -> str:
+        return f"runs/{self.name}"
+
+    def command(self, shop: Workshop, row: str) -> List[str]:
+        """The command line for a row; "" for all that it takes by default."""
+        chosen = [self.option, row] if row else []
+        row = row if row in self.rows else next(iter(self.rows))  # whose data it gets
+        data = self.data(shop, self.name, row)
+        duc = ["--duc", f"{data}-duc"] if self.duc(row) else []
+        more = [*self.more, *self.more_of.get(row, ())]
+        start = [f"scripts/reproduce/{self.name}.sh", self.place, str(data), "--out", self.out, *self.given]
+        return [*start, *duc, *chosen, *(["--", *more] if more else [])]
+
+    def run(self, shop: Workshop, row: str) -> Run:
+        """Run a row, once."""
+
+        def make() -> Run:
+            printed = shop.run(self.command(shop, row)).stdout
+            prepared = shop.folder / self.out / "prepared"
+            if self.place == "--data":
+                prepared = self.data(shop, self.name, row) / "prepared"
+            return Run(shop.folder / self.out / f"{row}-1", prepared, self.summaries, printed)
+
+        return shop.once((self.name, row), make)
+
+
+def check_any_row(run: Run, scores: Tuple[str, ...]) -> None:
+    """What holds for every row: it trained as many steps as asked for, and every document has a summary and a score."""
+    losses = run.figures("loss")
+    assert losses and all(map(math.isfinite, losses)), losses
+    assert run._checkpoint["optimizer_history"][-1]["num_updates"] == STEPS
+    documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+    assert len(run.tokens()) == len(documents) > 0
+    for name in scores:
+        report = json.loads((run.folder / name).read_text(encoding="utf-8"))
+        numbers = re.findall(r"-?\d+\.\d+|NaN|Infinity", json.dumps(report))
+        assert len(numbers) >= 6 and not {"NaN", "Infinity"}.intersection(numbers), name

@@ -1,0 +1,225 @@
+"""Every command line that the project tells people to type is taken by the parser of that very command.
+
+In README.md, docs/, the headers of scripts, the examples of --help, docstrings, and what error messages advise. Scripts
+run up to the end with commands that only write down what they were called with; their calls are parsed, too.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import documented
+import pytest
+from documented import (
+    ROOT,
+    complaint,
+    in_modules,
+    in_pages,
+    in_scripts,
+    is_incomplete,
+    parser_of,
+    project_commands,
+    spans,
+    variants,
+)
+from fairseq import options, utils
+
+LINES = [*in_pages(), *in_scripts(), *in_modules()]
+INSTALLING = ("install", "quickstart", "release", "test", "mutation")
+"""Scripts that would install something or run for long: only their options are looked at."""
+PARSERS = {
+    "fairseq-preprocess": options.get_preprocessing_parser,
+    "fairseq-train": options.get_training_parser,
+    "fairseq-validate": options.get_validation_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-interactive": options.get_interactive_generation_parser,
+}
+WITH_FILES = {
+    **dict.fromkeys(("--data", "--duc", "--pg-data"), ("{}/text/test.source", "{}/text/test.target", "{}/prepared/")),
+    **dict.fromkeys(("--prepared", "--like"), ("{}/",)),
+    "--text": ("{}/test.source", "{}/test.target", "{}/test.package"),
+    "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
+    **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint")},
+}
+"""Option -> the files that a script wants to find where its value points; a folder stands for prepared data."""
+COMPLETE = ["data", "--task", "summarization", "--arch", "etads"]
+"""What fairseq-train needs at least, in the place of dots."""
+PREPARED = ("prepare.json", "bin/complete", "tokens/test.source", "tokens/valid.source")
+_STUB = r"""#!/bin/bash
+name=${0##*/} touched=()
+printf '%s\037' "$name" "$@" >> LOG
+printf '\036' >> LOG
+case $name in
+    etads-prepare) touched=(PREPARED) ;;
+    python) [[ ${!#} != *.input ]] || touched=("${!#}") ;;
+    fairseq-train)
+        while [ "$1" != --save-dir ]; do shift; done
+        touched=("$2/checkpoint_best.pt" "$2/checkpoint_last.pt") ;;
+esac
+for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; done
+"""
+"""A command that writes down its arguments, and makes empty files where scripts look for its results."""
+
+
+@pytest.fixture(scope="module")
+def parsers():
+    return {name: parser_of(main) for name, main in project_commands().items()}
+
+
+def refusal(name, words, parsers):
+    """What the command ``name`` has against the words."""
+    if name in PARSERS:
+        parser = PARSERS[name]()
+        return complaint(parser, words, lambda given: options.parse_args_and_arch(parser, input_args=given))
+    return complaint(parsers[name], words)
+
+
+@pytest.fixture
+def plugin_is_loaded(monkeypatch):
+    """--user-dir has done its work, and may name only the plugin."""
+
+    def load(args):
+        assert args.user_dir in (None, "fairseq_etads"), args.user_dir
+
+    monkeypatch.setattr(utils, "import_user_module", load)
+
+
+def check(where, line, parsers):
+    """Parse a documented command of fairseq or of the project in all its variants."""
+    for words in variants(re.split(r" [<>] ", line)[0]):
+        if words[0] == "fairseq-train" and is_incomplete(line):
+            words[1:1] = COMPLETE[words[1:2] != [] and not words[1].startswith("-") :]
+        found = refusal(words[0], words[1:], parsers)
+        # a code span in a sentence may name a command's options alone
+        left_out = is_incomplete(line) or (where.endswith(".md") and line in spans((ROOT / where).read_text("utf-8")))
+        if found and not (left_out and re.search(r"required|expected (?:at least )?one argument", found)):
+            pytest.fail(f"{where}: {line}\n{found}")
+
+
+def named(prefixes):
+    found = [line for line in LINES if line.line.startswith(prefixes)]
+    return [pytest.param(*line, id=f"{line.where}: {line.line[:50]}") for line in dict.fromkeys(found)]
+
+
+@pytest.mark.parametrize("where,line", named(("fairseq-", "etads-")))
+def test_commands_are_taken_by_their_parsers(where, line, parsers, plugin_is_loaded):
+    check(where, line, parsers)
+
+
+@pytest.mark.parametrize("where,line", named(("fairseq-train",)))
+def test_documented_training_begins_and_ends(where, line):
+    """fairseq's parser takes a command without a batch size, which fails, and one without an end, which never ends."""
+    if not is_incomplete(line):
+        assert re.search("--max-tokens|--batch-size", line), line
+        assert re.search("--max-update|--max-epoch|--stop-", line), line
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory):
+    """A copy of the scripts beside commands that only write down how they were called."""
+    folder = tmp_path_factory.mktemp("dry")
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    (folder / "bin").mkdir()
+    stub = _STUB.replace("LOG", f"'{folder / 'log'}'").replace("PREPARED", " ".join(f'"$2/{f}"' for f in PREPARED))
+    for name in [*PARSERS, *project_commands(), "python"]:
+        (folder / "bin" / name).write_text(stub)
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+def provide(folder, words):
+    """Make the files and folders that the options of a script name, in ``folder``."""
+    for option, value in zip(words, words[1:]):
+        for template in WITH_FILES.get(option, ()):
+            path = template.format(value)
+            for file in [path + name for name in PREPARED] if path.endswith("/") else [path]:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).touch()
+
+
+def dry_run(stubs, words):
+    """Run a script where everything that it wants is there; returns the process and the calls of commands."""
+    (stubs / "log").write_text("")
+    provide(stubs, words)
+    environment = {**os.environ, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    result = subprocess.run(
+        words, cwd=stubs, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return result, [call.split("\037")[:-1] for call in (stubs / "log").read_text().split("\036")[:-1]]
+
+
+@pytest.mark.parametrize("where,line", named("scripts/"))
+def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs, parsers, plugin_is_loaded):
+    seen = set()
+    every = list(variants(line))
+    if "/reproduce/" in line:  # all rows run in tests/e2e/test_recipes.py; here, those that the line chooses
+        every = every[-1:]
+    for words in every:
+        script = Path(words[0])
+        if script.stem in INSTALLING:
+            text = (ROOT / script).read_text(encoding="utf-8")
+            given = [word for word in words[1 : words.index("--") if "--" in words else None] if word.startswith("--")]
+            assert all(re.search(rf"(?:^|\|)\s*{name}(?: \||\))", text, re.MULTILINE) for name in given), line
+            continue
+        stand_ins = {"N": "1", "W": "1", "A": "1", "ROW": "words-lvt2k-1sent"}
+        words = [stand_ins.get(word, word) for word in words]
+        result, calls = dry_run(stubs, words)
+        assert result.returncode == 0, f"{where}: {line}\n{result.stdout}"
+        assert calls, "the script called nothing"
+        for name, *arguments in calls:
+            kind = (name, *sorted(word for word in arguments if word.startswith("--")))
+            if name == "python" or kind in seen:
+                continue
+            seen.add(kind)
+            found = refusal(name, arguments, parsers)
+            assert found is None, f"{where}: {line}\ncalls {shlex.join([name, *arguments])}\n{found}"
+
+
+def advice():
+    """Commands with options that the texts of the code name: "make the data with etads-prepare --factors"."""
+    command = re.compile(r"\b(etads-[a-z]+|fairseq-(?!etads)[a-z]+|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
+    for module in documented.MODULES:
+        for text in documented.texts_of(module):
+            for name, given in command.findall(" ".join(text.split())):
+                yield pytest.param(name, tuple(given.split()), id=f"{module.relative_to(ROOT)}: {name}{given}")
+
+
+@pytest.mark.parametrize("name,given", {param.id: param for param in advice()}.values())
+def test_what_messages_advise_exists(name, given, parsers, plugin_is_loaded):
+    if name.startswith("scripts/"):
+        assert list(ROOT.glob(name)), name
+    elif name in parsers:
+        known = {option for action in parsers[name]._actions for option in action.option_strings}
+        assert known.issuperset(given)
+    elif name in PARSERS:
+        known = {option for action in PARSERS[name]()._actions for option in action.option_strings}
+        assert known.issuperset(given)
+    else:
+        assert shutil.which(name), name
+
+
+@pytest.mark.parametrize("message", [text for module in documented.MODULES for text in documented.texts_of(module)
+                                     if "pip install " in text])  # fmt: skip
+def test_extras_that_messages_advise_exist(message):
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    for extra in re.findall(r"fairseq-etads\[(\w+)\]", message):
+        assert f'"{extra}": [' in setup, message
+
+
+def test_the_test_notices_what_is_wrong(stubs, parsers, plugin_is_loaded):
+    """One of each kind: an unknown option, a wrong choice, a wrong number, a missing argument; the same of a script."""
+    train = "fairseq-train d --user-dir fairseq_etads --task summarization --arch etads --max-tokens 9"
+    for line, words in (
+        (f"{train} --pointers soft", "unrecognized arguments: --pointers"),
+        (f"{train} --pointer hard", "invalid choice: 'hard'"),
+        (f"{train} --clip-norm two", "invalid"),
+        ("etads-rouge output.txt", "required: REF"),
+        ("etads-prepare text run --tokens letters", "invalid choice"),
+    ):
+        found = refusal(shlex.split(line)[0], shlex.split(line)[1:], parsers)
+        assert found and words in found, (line, found)
+    result, _ = dry_run(stubs, ["scripts/train.sh", "--text", "a", "--out", "b", "--colour"])
+    assert result.returncode == 2 and "unknown option --colour" in result.stdout

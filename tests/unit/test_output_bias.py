@@ -1,0 +1,180 @@
+"""``--output-bias``: the b_o of ETADS's equation 4, in training, in cached decoding and packed for inference."""
+
+from pathlib import Path
+
+import pytest
+import reference
+import torch
+from decoding import DICTIONARY, TASK, generate, make_sample
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.task import SummarizationTask
+
+SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
+
+
+def biased(task=None, spread=3.0, **options):
+    """A model whose bias decides much: the logits of a small random model differ by about 1."""
+    model = make_model("etads", task, output_bias=True, **options)
+    torch.manual_seed(2)
+    with torch.no_grad():
+        model.decoder.output_projection.bias.normal_(std=spread)
+    return model
+
+
+def without_bias(model, task=None, **options):
+    """The same model built without the option."""
+    plain = make_model("etads", task, **options)
+    state = model.state_dict()
+    assert state.pop("decoder.output_projection.bias").shape == (44,)
+    plain.load_state_dict(state, strict=True)
+    return plain
+
+
+def run(model, documents, **kwargs):
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    return model(tokens, tokens.ne(PAD).sum(1), previous, **kwargs)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_distribution_is_that_of_the_equation(shared, documents):
+    model = biased(share_all_embeddings=shared)
+    layer = model.decoder.output_projection
+    assert (layer.weight is model.encoder.embed_tokens.weight) is shared
+    with torch.no_grad():
+        output = run(model, documents)
+        states = run(model, documents, features_only=True)[0]
+    probabilities = model.get_normalized_probs(output, log_probs=False)
+    for row, step in ((0, 2), (2, 0), (4, 1)):
+        expected = reference.output_distribution(states[row, step], layer.weight, layer.bias)
+        torch.testing.assert_close(probabilities[row, step], torch.tensor(expected), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_zero_is_the_model_without_and_anything_else_is_not(shared, documents):
+    model = biased(share_all_embeddings=shared)
+    plain = without_bias(model, share_all_embeddings=shared)
+    with torch.no_grad():
+        want = run(plain, documents)[0]
+        assert (run(model, documents)[0] - want).abs().max() > 1
+        model.decoder.output_projection.bias.zero_()
+        torch.testing.assert_close(run(model, documents)[0], want, rtol=0, atol=0)
+
+
+def test_it_begins_at_zero_and_is_absent_unless_asked_for():
+    build = ARCH_MODEL_REGISTRY["etads"].build_model
+    configs = (model_config("etads", **SMALL, **options) for options in ({"output_bias": True}, {}))
+    with_it, plain = (build(config, TASK).state_dict() for config in configs)
+    assert set(with_it) - set(plain) == {"decoder.output_projection.bias"}
+    assert with_it["decoder.output_projection.bias"].eq(0).all()
+
+
+def test_its_gradient_is_the_probability_less_one_for_the_word_that_came(documents):
+    model = biased().train()
+    output = run(model, documents)
+    log_probs = model.get_normalized_probs(output, log_probs=True)
+    (-log_probs[2, 1, 7]).backward()
+    expected = log_probs[2, 1].exp().detach()
+    expected[7] -= 1
+    torch.testing.assert_close(model.decoder.output_projection.bias.grad, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_cached_decoding_equals_uncached_decoding(documents):
+    model, tokens = biased(), make_batch(documents)
+    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
+    with torch.no_grad():
+        encoded = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
+        full, state = model.decoder(previous, encoder_out=encoded)[0], {}
+        for step in range(previous.shape[1]):
+            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)[0]
+            torch.testing.assert_close(out[:, 0], full[:, step], rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("kind", ["soft", "switch"])
+def test_a_pointer_mixes_with_the_biased_distribution(kind):
+    task = make_task(tail=20)
+    document, options = [5, 50, 6, 50, 45], {"pointer": kind}
+    model = biased(task, **options).train()  # in training a switch mixes, too
+    layer, tokens, previous = model.decoder.output_projection, make_batch([document]), torch.tensor([[EOS, 5]])
+    with torch.no_grad():
+        logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
+        states = model(tokens, tokens.ne(PAD).sum(1), previous, features_only=True)[0]
+        got = model.get_normalized_probs((logits, extra), log_probs=False)[0, -1]
+    pointer, extended = extra["pointer"], reference.extended_ids(document, 44)[0]
+    vocabulary = torch.tensor(reference.output_distribution(states[0, -1], layer.weight, layer.bias))
+    attention, p_gen = pointer.log_copy[0, -1, : len(document)].exp(), float(pointer.gate[0, -1].sigmoid())
+    expected = reference.pointer_mixture(vocabulary, attention, p_gen, extended, len(got))
+    torch.testing.assert_close(got, torch.tensor(expected), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("infer_dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
+def test_it_is_packed_for_inference(infer_dtype, error, shared, documents, monkeypatch):
+    """In several blocks of words; the same prefix, so that a narrow decision does not set the formats apart."""
+    monkeypatch.setattr("fairseq_etads.search.inference.OUTPUT_BLOCK", 16)
+    model = biased(TASK, share_all_embeddings=shared)
+    prefix = torch.randint(4, 40, (5, 6), generator=torch.Generator().manual_seed(0))
+
+    def scores(cls, model, **options):
+        rows = generate(cls, [model], make_sample(documents), options, prefix_tokens=prefix)
+        return torch.stack([row[0]["positional_scores"][:6] for row in rows])
+
+    want = scores(SequenceGenerator, model, beam_size=2, max_len_b=6)
+    got = scores(SummaryGenerator, model, beam_size=2, exact_length=6, infer_dtype=infer_dtype)
+    torch.testing.assert_close(got, want, rtol=error, atol=error)
+    plain = without_bias(model, TASK, share_all_embeddings=shared)
+    others = scores(SummaryGenerator, plain, beam_size=2, exact_length=6, infer_dtype=infer_dtype)
+    assert (others - want).abs().mean() > 1, "the comparison would not notice a lost bias"
+
+
+@pytest.mark.parametrize("infer_dtype,error", [(None, 1e-5), ("bf16", 0.05), ("int8", 0.05)])
+def test_it_goes_with_a_table_that_has_more_words_than_can_be_generated(infer_dtype, error):
+    """One table for both sides, and fewer words known of summaries (--target-size)."""
+    model = biased(make_task(target_words=20))
+    layer, states = model.decoder.output_projection, torch.randn(3, 1, 32)
+    assert len(layer.weight) == 44 and layer.bias.shape == (20,)
+    with torch.no_grad():
+        want = states @ layer.weight[:20].t() + layer.bias
+        torch.testing.assert_close(layer(states), want)
+        packed = InferenceModel(model, infer_dtype).current().decoder.output_projection
+        torch.testing.assert_close(packed(states).float(), want, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("infer_dtype", [None, "int8"])
+def test_a_generator_notices_a_change_of_the_bias(infer_dtype, documents):
+    model, sample = biased(TASK), make_sample(documents)
+    generator = SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=infer_dtype)
+    generator.generate(None, sample)
+    with torch.no_grad():
+        model.decoder.output_projection.bias[9] = 100
+    assert all(9 in row[0]["tokens"].tolist() for row in generator.generate(None, sample))
+
+
+def test_the_papers_numbers_of_parameters():
+    """ETADS, Table 4, in units of 10,000: each side with the vectors, the decoder's with the bias; no positions."""
+    dictionary = Dictionary()
+    for number in range(50000 - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+    page = (Path(__file__).parents[2] / "docs" / "etads.md").read_text(encoding="utf-8")
+    for layers, encoder, decoder in ((2, 3190, 3406), (4, 3821, 4246), (6, 4451, 5087)):
+        config = model_config("etads_basic", output_bias=True, encoder_layers=layers, decoder_layers=layers)
+        with torch.device("meta"):
+            model = ARCH_MODEL_REGISTRY["etads_basic"].build_model(config, task)
+        counts = [
+            sum(value.numel() for name, value in side.named_parameters() if "positions" not in name)
+            for side in (model.encoder, model.decoder)
+        ]
+        assert [abs(count / 10000 - paper) < 1 for count, paper in zip(counts, (encoder, decoder))] == [True, True]
+        assert f"| {layers} | {encoder} | {counts[0]:,} | {decoder} | {counts[1]:,} |" in page
+
+
+def test_an_adaptive_softmax_is_refused_in_words():
+    with pytest.raises(ValueError, match="--output-bias does not work with --adaptive-softmax-cutoff"):
+        make_model("etads", output_bias=True, adaptive_softmax_cutoff="10,20", share_all_embeddings=False)
