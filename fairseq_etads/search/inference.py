@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from .. import compat
+from .. import compat, kernels
 from ..layers.precision import keeps_float32
 from ..vocabulary.embedding import SharedTableOutput
 from .penalties import check_choice
@@ -46,12 +46,12 @@ class PackedLinear(nn.Linear):
         self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
         self.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
         self.dtype, self.out_dtype = dtype, out_dtype
-        self.packed = compat.pack_weight(weight.detach().to(dtype))
+        self.packed = kernels.pack_weight(weight.detach().to(dtype))
         self.packed_bias = None if bias is None else bias.detach().to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) -> (…, out)."""
-        return compat.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(self.out_dtype or x.dtype)
+        return kernels.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(self.out_dtype or x.dtype)
 
 
 class Int8Linear(nn.Module):
@@ -67,7 +67,7 @@ class Int8Linear(nn.Module):
         self.weight_scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         rounded = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8)
         self.columns = rounded.t()
-        self.packed = compat.pack_fbgemm(rounded, self.weight_scale) if compat.int8_kernel() == "fbgemm" else None
+        self.packed = kernels.pack_fbgemm(rounded, self.weight_scale) if kernels.int8_kernel() == "fbgemm" else None
         self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class Int8Linear(nn.Module):
         rows = x.reshape(-1, x.size(-1)).float()
         largest = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
         if self.packed is not None:
-            out = compat.fbgemm_linear(rows / largest, self.packed).mul_(largest)
+            out = kernels.fbgemm_linear(rows / largest, self.packed).mul_(largest)
         else:
             scale = largest / 127
             total = torch._int_mm((rows / scale).round().to(torch.int8), self.columns)
@@ -174,16 +174,16 @@ _INT8_KERNELS = {"vnni": "torch's 8-bit integer products with VNNI", "fbgemm": "
 
 def _cpu_products(infer_dtype: Optional[str]) -> Tuple[torch.dtype, bool, bool]:
     """The format of products on this processor, whether weights are packed, and whether the decoder's are int8."""
-    has_int8 = infer_dtype == "int8" and compat.int8_kernel() is not None
-    has_bfloat16 = infer_dtype == "bf16" and compat.can_pack_weights(torch.bfloat16)
+    has_int8 = infer_dtype == "int8" and kernels.int8_kernel() is not None
+    has_bfloat16 = infer_dtype == "bf16" and kernels.can_pack_weights(torch.bfloat16)
     for wanted, there, name in (("int8", has_int8, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16")):
         if infer_dtype == wanted and not there:
             _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products; using float32")
     dtype = torch.bfloat16 if has_bfloat16 else torch.float32
-    packed = compat.can_pack_weights(dtype)
+    packed = kernels.can_pack_weights(dtype)
     kernel = f"{'packed ' if packed else ''}{str(dtype).split('.')[1]} products{' of oneDNN' if packed else ''}"
     if has_int8:
-        kernel = f"{_INT8_KERNELS[str(compat.int8_kernel())]} in the decoder, {kernel} in the encoder"
+        kernel = f"{_INT8_KERNELS[str(kernels.int8_kernel())]} in the decoder, {kernel} in the encoder"
     _say(logging.INFO, infer_dtype, kernel)
     return dtype, packed, has_int8
 

@@ -12,7 +12,7 @@ import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
-    {"compat", "attention", "text", "vocabulary"},
+    {"compat", "kernels", "attention", "text", "vocabulary"},
     {"console", "processes"},
     {"layers", "data"},
     {"search"},

@@ -124,7 +124,7 @@ def test_half_precision_models_generate_in_theirs(documents):
 
 
 def test_without_packed_products_it_works_as_well(monkeypatch, documents):
-    monkeypatch.setattr("fairseq_etads.compat.can_pack_weights", lambda dtype: False)
+    monkeypatch.setattr("fairseq_etads.kernels.can_pack_weights", lambda dtype: False)
     settings = {"beam_size": 3, "max_len_b": 8}
     want = generate(SequenceGenerator, [sharpened()], make_sample(documents), settings)
     for infer_dtype in (None, "bf16"):

@@ -7,28 +7,28 @@ import pytest
 import torch
 from decoding import DICTIONARY, make_sample, sharpened
 
-from fairseq_etads import compat
+from fairseq_etads import kernels
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import inference
 from fairseq_etads.search.inference import Int8Linear
 
-KERNELS = {"vnni": 127, "fbgemm": compat.FBGEMM_LEVELS}
+KERNELS = {"vnni": 127, "fbgemm": kernels.FBGEMM_LEVELS}
 
 
 @pytest.fixture(autouse=True)
 def fresh_answers():
     """What is looked up or said once in a process is looked up and said anew."""
-    for function in (compat.int8_kernel, compat.can_pack_weights, inference._say):
+    for function in (kernels.int8_kernel, kernels.can_pack_weights, inference._say):
         function.cache_clear()
     yield
-    for function in (compat.int8_kernel, compat.can_pack_weights, inference._say):
+    for function in (kernels.int8_kernel, kernels.can_pack_weights, inference._say):
         function.cache_clear()
 
 
 def use(monkeypatch, kernel):
     if kernel == "fbgemm" and "fbgemm" not in torch.backends.quantized.supported_engines:
         pytest.skip("torch was built without FBGEMM")
-    monkeypatch.setattr(compat, "int8_kernel", lambda: kernel)
+    monkeypatch.setattr(kernels, "int8_kernel", lambda: kernel)
 
 
 def as_rounded(x, weight, levels):
@@ -41,7 +41,7 @@ def as_rounded(x, weight, levels):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_sums_are_exact_even_of_the_largest_numbers(kernel, monkeypatch):
     """Two products of 8 bits do not fit the 16 bits in which processors without VNNI add them."""
-    if kernel == "vnni" and compat.int8_kernel() != "vnni":
+    if kernel == "vnni" and kernels.int8_kernel() != "vnni":
         pytest.skip("this processor has no VNNI")
     use(monkeypatch, kernel)
     generator = torch.Generator().manual_seed(0)
@@ -80,20 +80,20 @@ def test_the_kernel_is_chosen_by_what_the_processor_has(monkeypatch, capability,
     expected = "vnni" if vnni and capability == "AVX512" else "fbgemm"
     if expected == "fbgemm" and "fbgemm" not in torch.backends.quantized.supported_engines:
         expected = None
-    assert compat.int8_kernel() == expected
+    assert kernels.int8_kernel() == expected
 
 
 def test_a_kernel_that_saturates_or_is_missing_is_not_used(monkeypatch):
-    monkeypatch.setattr(compat, "_has_instructions", lambda *names: True)
+    monkeypatch.setattr(kernels, "_has_instructions", lambda *names: True)
     monkeypatch.setattr(torch, "_int_mm", lambda a, b: (a.int() @ b.int()).clamp(max=2**15 * 16))
-    assert compat.int8_kernel() != "vnni"
-    compat.int8_kernel.cache_clear()
+    assert kernels.int8_kernel() != "vnni"
+    kernels.int8_kernel.cache_clear()
 
     def missing(*_):
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
 
-    monkeypatch.setattr(compat, "pack_fbgemm", missing)
-    assert compat.int8_kernel() is None
+    monkeypatch.setattr(kernels, "pack_fbgemm", missing)
+    assert kernels.int8_kernel() is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_kernel_that_saturates_or_is_missing_is_not_used(monkeypatch):
 def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_dtype, there, level, says):
     if infer_dtype == "int8":
         use(monkeypatch, there)
-    monkeypatch.setattr(compat, "can_pack_weights", lambda dtype: dtype == torch.float32)
+    monkeypatch.setattr(kernels, "can_pack_weights", lambda dtype: dtype == torch.float32)
     model = sharpened()
     with contextlib.ExitStack() as stack:
         stack.enter_context(caplog.at_level(logging.INFO, "fairseq_etads"))

@@ -1,0 +1,94 @@
+"""Matrix products with packed weights: which of torch's kernels work on this processor, and how to call them."""
+
+import contextlib
+import functools
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+
+@functools.lru_cache(maxsize=None)
+def can_pack_weights(dtype: torch.dtype) -> bool:
+    """Whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
+
+    They are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
+    before they are relied on; without them generation uses torch's plain products.
+    """
+    if dtype == torch.bfloat16 and not _has_fast_bfloat16():
+        return False
+    try:
+        x, weight, bias = (torch.linspace(-1, 1, 96 * n).view(-1, 96).to(dtype) for n in (3, 40, 40))
+        with torch.no_grad():
+            got = packed_linear(x, pack_weight(weight), bias[:, 0].contiguous())
+            expected = torch.nn.functional.linear(x.float(), weight.float(), bias[:, 0].float())
+        return torch.allclose(got.float(), expected, rtol=2e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-1)
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+
+
+def _has_instructions(*names: str) -> bool:
+    """Whether an x86 processor has one of these sets of instructions of the AVX-512 generation, and torch may use them.
+
+    Args:
+        names: of functions in ``torch.cpu``, which differ between versions of torch.
+    """
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):  # or ATEN_CPU_CAPABILITY says so
+        return False
+    return any(getattr(torch.cpu, name, bool)() for name in names)
+
+
+def _has_fast_bfloat16() -> bool:
+    """Whether the processor has bfloat16 instructions; emulating them is slower than float32."""
+    return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+
+
+@functools.lru_cache(maxsize=None)
+def int8_kernel() -> Optional[str]:
+    """What multiplies 8-bit integers fast and exactly here: "vnni", "fbgemm", or None.
+
+    "vnni" is ``torch._int_mm`` on processors with VNNI instructions; on others it is slow or saturates at 16 bits.
+    "fbgemm" are the quantised products that torch brings for x86, see :func:`fbgemm_linear`.
+    """
+    largest = torch.full((32, 64), 127, dtype=torch.int8)  # the pair of products that saturates first
+    if _has_instructions("_is_vnni_supported", "_is_cpu_support_avx512_vnni", "_is_amx_tile_supported"):
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if torch._int_mm(largest, largest.t()).eq(64 * 127**2).all():
+                return "vnni"
+    with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
+        packed = pack_fbgemm(largest, torch.ones(32))
+        if torch.allclose(fbgemm_linear(torch.ones(32, 64), packed), torch.tensor(64 * 127.0), rtol=1e-5):
+            return "fbgemm"
+    return None
+
+
+FBGEMM_LEVELS = 63
+"""FBGEMM's inputs are rounded to multiples of 1/63: with 8 bits, the sum of two products would not fit 16 bits."""
+
+
+def pack_fbgemm(weight: Tensor, scale: Tensor) -> Any:
+    """An int8 weight (out, in) times a scale for each row (out,), packed for :func:`fbgemm_linear`."""
+    zeros = torch.zeros(len(scale), dtype=torch.long)
+    weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
+    return torch.ops.quantized.linear_prepack(weight, None)
+
+
+def fbgemm_linear(x: Tensor, packed: Any) -> Tensor:
+    """Rows (n, in) in float32, between -1 and 1, times a packed weight: (n, out) in float32.
+
+    torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so that a row's result depends on the
+    others; here the scale is given.
+    """
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    result: Tensor = product(x, 1.0 / FBGEMM_LEVELS, FBGEMM_LEVELS + 1, packed)
+    return result
+
+
+def pack_weight(weight: Tensor) -> Tensor:
+    """A weight (out, in) on the CPU in the layout of the processor's matrix kernels, for :func:`packed_linear` only."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+
+
+def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """``torch.nn.functional.linear`` with a packed weight, without gradient."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
