@@ -43,8 +43,9 @@ class VocabularyEmbedding(nn.Embedding):
     """
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
-        # built on the meta device, as the table that it would initialise is replaced at once
-        super().__init__(weights.num_embeddings, weights.embedding_dim, weights.padding_idx, device="meta")
+        # with a weight, or it would initialise one of its own; the meta device instead takes a second to import
+        sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
+        super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
         self.unk = unk
         self.known_words = weights.num_embeddings if known_words is None else known_words
