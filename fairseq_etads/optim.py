@@ -8,6 +8,7 @@ they are until their words come up again, and weight decay waits as well.
 
 import contextlib
 import logging
+from argparse import ArgumentParser
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -15,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 from fairseq import utils
 from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
@@ -104,6 +106,11 @@ class LazyRows(FairseqOptimizer):
         return not any(wants_sparse_gradient(parameter) for parameter in self.params) and bool(
             super().supports_flat_params
         )
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the options of the dataclass; fairseq's Adadelta and Adagrad, which come later here, know only their own."""
+        gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
         """Multiply all gradients by ``c``; fairseq's version skips sparse ones."""

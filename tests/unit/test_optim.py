@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.optim import build_optimizer
+from fairseq.options import get_training_parser, parse_args_and_arch
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam
@@ -21,6 +22,18 @@ OPTIONS = Namespace(
 )  # fmt: skip
 PAIRS = [(LazyAdam, FairseqAdam), (LazyAdadelta, Adadelta), (LazyAdagrad, Adagrad)]
 ROWS = 7
+
+
+@pytest.mark.parametrize("optimizer,options", [
+    ("lazy_adam", ["--adam-eps", "1e-6"]),
+    ("lazy_adadelta", ["--adadelta-rho", "0.5", "--wd", "0.1"]),
+    ("lazy_adagrad", ["--initial-accumulator", "0.1", "--weight-decay", "0.1"]),
+])  # fmt: skip
+def test_the_command_line_has_their_options(optimizer, options):
+    command = ["DATA", "--arch", "transformer", "--optimizer", optimizer, *options]
+    args = vars(parse_args_and_arch(get_training_parser(), command))
+    for option, value in zip(options[::2], options[1::2]):
+        assert args[option[2:].replace("-", "_").replace("wd", "weight_decay")] == float(value), option
 
 
 class Toy(nn.Module):
