@@ -109,7 +109,7 @@ class LazyRows(FairseqOptimizer):
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the options of the dataclass; fairseq's Adadelta and Adagrad, which come later here, know only their own."""
+        """Add the options of the dataclass; fairseq's Adadelta and Adagrad would add only those they know."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:

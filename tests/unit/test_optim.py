@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.optim import build_optimizer
-from fairseq.options import get_training_parser, parse_args_and_arch
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam
+from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 from torch import nn
 
