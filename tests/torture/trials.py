@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from . import faults
 from .outcomes import REFUSED, Table, outcome
-from .stages import Stage, checkpoints, make_stages, write_raw
+from .stages import TRAINED_THEN_READ, Stage, checkpoints, make_stages, write_raw
 from .workplace import Run, Workplace, files
 
 
@@ -48,6 +48,7 @@ DAMAGES = [
         "train.sh", ["prepared/bin/dict.[st]*", "prepared/bin/[tv][ra]*.source-*", "prepared/bin/SHA*"], remove=("run",)
     ),
     Damage("train.sh", ["run/finished.txt"]),
+    Damage(TRAINED_THEN_READ, checkpoints("run")[:1], remove=("last",)),
     Damage("train.sh", checkpoints("run")[:1], remove=("run/finished.txt",), half_trained=True),
     Damage("generate.sh", ["prepared/bin/dict.[st]*", "prepared/bin/test.source-*", *SETTINGS], remove=("summaries",)),
     Damage("generate.sh", ["prepared/tokens/test.source", *checkpoints("run")[1:]], remove=("summaries",)),
@@ -87,8 +88,11 @@ class Torture:
             if self.options.sample is not None:
                 jobs = self.draw("sample", group).sample(jobs, min(self.options.sample, len(jobs)))
             with ThreadPoolExecutor(self.options.jobs) as pool:
-                for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
-                    future.result()
+                try:
+                    for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
+                        future.result()
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: without the trials that have not begun
             print(f"{group}: {len(jobs)} trials, {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def _in_a_folder(self, job: Callable[[Path], None]) -> None:
@@ -122,11 +126,10 @@ class Torture:
         ignore = shutil.ignore_patterns("fairseq_etads")
         shutil.copytree(trial, self.states[name], ignore=ignore)
 
-    def chosen(self) -> List[Stage]:
-        """The stages that are asked for."""
-        return [
-            stage for name, stage in self.stages.items() if not self.options.commands or name in self.options.commands
-        ]
+    def chosen(self, damaged: bool = False) -> List[Stage]:
+        """The stages that are asked for; with ``damaged`` also those that are only for damaged files."""
+        names = self.options.commands or self.stages
+        return [stage for name, stage in self.stages.items() if name in names and (damaged or not stage.only_damaged)]
 
     def draw(self, *what: Any) -> random.Random:
         """Random numbers for a trial: the same for the same seed, whatever other trials there are."""
@@ -149,16 +152,17 @@ def kills(torture: Torture) -> Iterator[Callable[[Path], None]]:
 
             def trial(folder: Path, stage: Stage = stage, moment: float = moment) -> None:
                 torture.place.restore(folder, torture.states[stage.name])
-                torture.place.run(stage.command, folder, kill_after=moment)
+                killed = torture.place.run(stage.command, folder, kill_after=moment).status is None
                 run = torture.place.run(stage.command, folder)
-                torture.check("killed and run again", stage, f"after {moment:.3f} s", folder, run)
+                fault = "killed and run again" if killed else "ended before the kill, run again"
+                torture.check(fault, stage, f"after {moment:.3f} s", folder, run)
 
             yield trial
 
 
 def damages(torture: Torture) -> Iterator[Callable[[Path], None]]:
     """A file is damaged between two commands."""
-    names = {stage.name for stage in torture.chosen()}
+    names = {stage.name for stage in torture.chosen(damaged=True)}
     for case in (case for case in DAMAGES if case.stage in names):
         state = torture.states[""]
         parts = [str(path.relative_to(state)) for part in case.parts for path in sorted(state.glob(part))]
