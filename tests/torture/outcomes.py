@@ -36,10 +36,10 @@ class Table:
     faults: List[str] = field(default_factory=list)
     refusals: Dict[str, str] = field(default_factory=dict)
 
-    def add(self, fault: str, command: str, what: str, where: str, run: Run) -> None:
-        """Count an outcome; ``where`` says which trial it was."""
+    def add(self, fault: str, command: str, what: str, where: str, run: Run, may_refuse: bool = True) -> None:
+        """Count an outcome; ``where`` says which trial it was. Without ``may_refuse`` a refusal is a fault too."""
         self.counts.setdefault((fault, command), Counter())[what] += 1
-        if what in FAULTS:
+        if what in FAULTS or (what == REFUSED and not may_refuse):
             said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]
             self.faults.append(f"{what}: {fault}, {command}, {where}: {said}")
             print(self.faults[-1], file=sys.stderr, flush=True)
