@@ -47,13 +47,17 @@ class Table:
             self.refusals.setdefault(run.shown.strip().splitlines()[-1][:300], f"{fault}, {command}, {where}")
 
     def markdown(self) -> str:
-        """The table, with a row of sums."""
-        head = ["fault", "command", "runs", *OUTCOMES]
-        rows = [
-            [fault, f"`{command}`", sum(c.values()), *(c[o] for o in OUTCOMES)]
-            for (fault, command), c in self.counts.items()
-        ]
-        total: Counter = sum(self.counts.values(), Counter())
-        rows.append(["all", "", sum(total.values()), *(total[o] for o in OUTCOMES)])
-        lines = [" | ".join(map(str, row)) for row in [head, ["---"] * 3 + ["---:"] * len(OUTCOMES), *rows]]
-        return "\n".join(f"| {line} |" for line in lines)
+        """Two tables: the outcomes by fault, and by command."""
+        faults, commands = dict.fromkeys(key[0] for key in self.counts), dict.fromkeys(key[1] for key in self.counts)
+        by_fault = self._table("fault", {name: self._sum(0, name) for name in faults})
+        by_command = self._table("command", {f"`{name}`": self._sum(1, name) for name in commands})
+        return f"{by_fault}\n\n{by_command}"
+
+    def _sum(self, place: int, name: str) -> Counter:
+        return sum((counter for key, counter in self.counts.items() if key[place] == name), Counter())
+
+    def _table(self, head: str, counts: Dict[str, Counter]) -> str:
+        counts = {**counts, "all": sum(counts.values(), Counter())}
+        rows = [[name, sum(c.values()), *(c[what] for what in OUTCOMES)] for name, c in counts.items()]
+        lines = [[head, "runs", *OUTCOMES], ["---"] + ["---:"] * (len(OUTCOMES) + 1), *rows]
+        return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
