@@ -125,6 +125,20 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
         """Whether a checkpoint is being loaded, and no new model is trained."""
         return self._trained is not None
 
+    def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's, but training that goes on in a later epoch has the batches of one without interruption.
+
+        fairseq 0.12.3 draws batches, which it keeps for all epochs, with --seed plus the epoch that it starts with.
+        """
+        epoch = kwargs.get("epoch", 1)
+        anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        if anew or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
+            return super().get_batch_iterator(dataset, *args, **kwargs)
+        iterator = super().get_batch_iterator(dataset, *args, **{**kwargs, "epoch": 1})
+        iterator.epoch = max(epoch, 1)
+        dataset.set_epoch(epoch)
+        return iterator
+
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
     ) -> Any:

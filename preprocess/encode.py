@@ -112,8 +112,8 @@ def encode_all(
         if not path.exists():
             with made.making(f"{destination}/{name}"):
                 encode_file(sources / name, path, settings, out, stage, jobs)
-        elif f"{destination}/{name}" not in made.listed:  # made by an older version, or killed before it was listed
-            made.add(f"{destination}/{name}")
+        else:
+            made.add_unlisted(f"{destination}/{name}")
 
 
 def lengths(path: Path) -> Dict[str, Any]:

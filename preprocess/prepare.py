@@ -80,6 +80,7 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
                 f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
+        made.add_unlisted(path.name)
         return
     out.mkdir(parents=True, exist_ok=True)
     with made.making(path.name):
@@ -147,11 +148,13 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
         if not all((out / name).exists() for name in settings.subword_files):
             with made.making(*settings.subword_files):
                 _make_subword_model(out, out / words, settings, like)
+        made.add_unlisted(*settings.subword_files)
         encode_all(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
     binarise(out, text, splits, settings, jobs, like, made)
     if not (out / "report.json").exists():
         with made.making("report.json"):
             _write_report(out, splits, settings)
+    made.add_unlisted("report.json")
     return inference_options(settings.record(), out)
 
 

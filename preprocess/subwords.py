@@ -55,11 +55,11 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """
     import sentencepiece
 
-    prefix = model.with_suffix(".partial")
+    learnt = io.BytesIO()  # SentencePiece itself does not notice when the disk is full
     try:
         sentencepiece.SentencePieceTrainer.train(
             input=[str(path) for path in text],
-            model_prefix=str(prefix),
+            model_writer=learnt,
             vocab_size=size,
             model_type=kind,
             character_coverage=0.9995,
@@ -70,5 +70,9 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     except RuntimeError as error:
         reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
         raise InputError(f"--size {size}: {reason}") from None
-    for suffix in (".vocab", ".model"):
-        os.replace(f"{prefix}{suffix}", model.with_suffix(suffix))
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=learnt.getvalue())
+    with atomic_writer(model.with_suffix(".vocab")) as file:
+        file.write("".join(f"{pieces.id_to_piece(n)}\t{pieces.get_score(n):g}\n" for n in range(len(pieces))))
+    partial = model.with_suffix(".partial")
+    partial.write_bytes(learnt.getvalue())
+    os.replace(partial, model)

@@ -278,8 +278,13 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
         if line is None:
             still_open -= 1
             continue
-        log.write(line)
-        log.flush()
+        try:
+            log.write(line)
+            log.flush()
+        except OSError:
+            child.kill()
+            child.wait()
+            raise
         watcher.read(line.decode("utf-8", "replace").rstrip("\n"))
     return child.wait()
 
@@ -292,11 +297,15 @@ def main() -> int:
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
     args = parser.parse_args()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)
-    with open(args.log, "ab") as log:
-        try:
+    try:
+        with open(args.log, "ab") as log:
             status = run(args.command, log, watcher)
-        except FileNotFoundError:
-            sys.exit(f"{args.command[0]}: no such command; is the environment active? (scripts/install.sh)")
+    except FileNotFoundError as error:
+        if error.filename == args.log:
+            sys.exit(f"cannot write the log {args.log}: {error.strerror}")
+        sys.exit(f"{args.command[0]}: no such command; is the environment active? (scripts/install.sh)")
+    except OSError as error:
+        sys.exit(f"cannot write the log {args.log}: {error.strerror}")
     watcher.end(status, args.log)
     return status if status >= 0 else 128 - status
 

@@ -105,7 +105,9 @@ run_fairseq "$log" --documents "$wanted" -- "${command[@]}" ${more[@]+"${more[@]
 # "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
 { grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$scratch/summaries"
 found=$(wc -l < "$scratch/summaries")
-[ "$found" -eq "$wanted" ] || die "$wanted documents but $found summaries; see $log"
+where=""
+[ ${#inputs[@]} -gt 0 ] || where=" in $prepared/tokens/$subset.source"
+[ "$found" -eq "$wanted" ] || die "$wanted documents$where but $found summaries; see $log"
 
 # write_json_lines: {"document": name, "summary": text} for each summary.
 write_json_lines() {

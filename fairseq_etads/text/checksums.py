@@ -133,14 +133,22 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Take files from the list that are about to be made anew."""
+        """Take files from the list that are about to be made anew; their change will be no surprise."""
+        for name in names:
+            self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
         """List files that have been made, and watch them."""
+        if not names:
+            return
         self.watch(*(self.folder / name for name in names))
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
+
+    def add_unlisted(self, *names: str) -> None:
+        """List files that an older version made, or a command that was ended before it could list them."""
+        self.add(*(name for name in names if name not in self.listed))
 
     def _write(self, listed: Dict[str, str]) -> None:
         """Replace the list, in one step."""

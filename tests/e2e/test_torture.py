@@ -11,10 +11,10 @@ TESTS = Path(__file__).parents[1]
 
 def test_no_fault_makes_a_command_silently_different_or_leaves_it_without_words(tmp_path):
     code = f"import sys; sys.path.insert(0, {str(TESTS)!r}); from torture.__main__ import main; sys.exit(main())"
-    options = ["--sample", "6", "--kills", "4", "--places", "1", "--moments", "2", "--jobs", "1"]
+    options = ["--sample", "5", "--kills", "4", "--places", "1", "--moments", "2", "--jobs", "1"]
     result = run_command([sys.executable, "-c", code, *options, "--out", str(tmp_path)], cwd=tmp_path, check=False)
     assert result.returncode == 0, result.stdout[-4000:]
-    total = re.search(r"\| all \| +\| (\d+) \| (\d+) \| (\d+) \| 0 \| 0 \| 0 \|", result.stdout)
+    total = re.search(r"\| all \| (\d+) \| (\d+) \| (\d+) \| 0 \| 0 \| 0 \|", result.stdout)
     assert total, result.stdout[-4000:]
     runs, same, refused = map(int, total.groups())
-    assert runs >= 24 and runs == same + refused and same and refused
+    assert runs >= 20 and runs == same + refused and same and refused

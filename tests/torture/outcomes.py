@@ -36,10 +36,10 @@ class Table:
     faults: List[str] = field(default_factory=list)
     refusals: Dict[str, str] = field(default_factory=dict)
 
-    def add(self, fault: str, command: str, what: str, where: str, run: Run) -> None:
-        """Count an outcome; ``where`` says which trial it was."""
+    def add(self, fault: str, command: str, what: str, where: str, run: Run, may_refuse: bool = True) -> None:
+        """Count an outcome; ``where`` says which trial it was. Without ``may_refuse`` a refusal is a fault too."""
         self.counts.setdefault((fault, command), Counter())[what] += 1
-        if what in FAULTS:
+        if what in FAULTS or (what == REFUSED and not may_refuse):
             said = " / ".join(run.shown.strip().splitlines()[-3:])[-400:]
             self.faults.append(f"{what}: {fault}, {command}, {where}: {said}")
             print(self.faults[-1], file=sys.stderr, flush=True)
@@ -47,13 +47,17 @@ class Table:
             self.refusals.setdefault(run.shown.strip().splitlines()[-1][:300], f"{fault}, {command}, {where}")
 
     def markdown(self) -> str:
-        """The table, with a row of sums."""
-        head = ["fault", "command", "runs", *OUTCOMES]
-        rows = [
-            [fault, f"`{command}`", sum(c.values()), *(c[o] for o in OUTCOMES)]
-            for (fault, command), c in self.counts.items()
-        ]
-        total: Counter = sum(self.counts.values(), Counter())
-        rows.append(["all", "", sum(total.values()), *(total[o] for o in OUTCOMES)])
-        lines = [" | ".join(map(str, row)) for row in [head, ["---"] * 3 + ["---:"] * len(OUTCOMES), *rows]]
-        return "\n".join(f"| {line} |" for line in lines)
+        """Two tables: the outcomes by fault, and by command."""
+        faults, commands = dict.fromkeys(key[0] for key in self.counts), dict.fromkeys(key[1] for key in self.counts)
+        by_fault = self._table("fault", {name: self._sum(0, name) for name in faults})
+        by_command = self._table("command", {f"`{name}`": self._sum(1, name) for name in commands})
+        return f"{by_fault}\n\n{by_command}"
+
+    def _sum(self, place: int, name: str) -> Counter:
+        return sum((counter for key, counter in self.counts.items() if key[place] == name), Counter())
+
+    def _table(self, head: str, counts: Dict[str, Counter]) -> str:
+        counts = {**counts, "all": sum(counts.values(), Counter())}
+        rows = [[name, sum(c.values()), *(c[what] for what in OUTCOMES)] for name, c in counts.items()]
+        lines = [[head, "runs", *OUTCOMES], ["---"] + ["---:"] * (len(OUTCOMES) + 1), *rows]
+        return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)

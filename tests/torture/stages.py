@@ -2,6 +2,7 @@
 
 import csv
 import random
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List
@@ -18,6 +19,10 @@ STEPS = 22
 """Two epochs of 10 steps and a bit of the third; there is a checkpoint of step 16, in the middle of the second."""
 
 
+TRAINED_THEN_READ = "train.sh; generate.sh --checkpoint"
+"""train.sh does not read the checkpoint of a training that is finished, so what counts is what reads it afterwards."""
+
+
 @dataclass
 class Stage:
     """A command, run in a folder that holds what it needs.
@@ -28,6 +33,7 @@ class Stage:
         makes: files and folders that hold its result.
         digest: checkpoints, which are compared by parameters and state; their bytes hold times.
         compares_shown: what it prints belongs to the result.
+        only_damaged: its files are damaged, but it is not killed, say, since it consists of other stages' commands.
     """
 
     name: str
@@ -36,6 +42,7 @@ class Stage:
     makes: List[str]
     digest: List[str] = field(default_factory=list)
     compares_shown: bool = False
+    only_damaged: bool = False
 
     def result(self, place: Workplace, trial: Path, run: Run) -> Any:
         """What the command has come to, for comparisons."""
@@ -112,7 +119,9 @@ def make_stages() -> Dict[str, Stage]:
     generate += ["--output"]
     corpus = ["etads-corpus", "table", *tables, "--out", "text", "--jobs", "1"]
     test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt"]
+    last = [*generate, "last/test.txt", "--checkpoint", checkpoints("run")[0]]
     trained = ["prepared", "run"]
+    then_read = " && ".join(map(shlex.join, [train_command("run", STEPS), last]))
     stages = [
         Stage("etads-corpus", corpus, ["raw"], ["text"], compares_shown=True),
         Stage("etads-debian", ["etads-debian", *index, "--out", "debian"], ["raw"], ["debian"]),
@@ -121,5 +130,6 @@ def make_stages() -> Dict[str, Stage]:
         Stage("train.sh", train_command("run", STEPS), ["prepared"], ["run/finished.txt"], checkpoints("run")),
         Stage("generate.sh", test, trained, ["summaries"]),
         Stage("generate.sh --input", new, trained, ["new"]),
+        Stage(TRAINED_THEN_READ, ["bash", "-c", then_read], trained, ["last"], only_damaged=True),
     ]
     return {stage.name: stage for stage in stages}

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import faults
 from .outcomes import REFUSED, Table, outcome
-from .stages import Stage, checkpoints, make_stages, write_raw
+from .stages import TRAINED_THEN_READ, Stage, checkpoints, make_stages, write_raw
 from .workplace import Run, Workplace, files
 
 
@@ -48,6 +48,7 @@ DAMAGES = [
         "train.sh", ["prepared/bin/dict.[st]*", "prepared/bin/[tv][ra]*.source-*", "prepared/bin/SHA*"], remove=("run",)
     ),
     Damage("train.sh", ["run/finished.txt"]),
+    Damage(TRAINED_THEN_READ, checkpoints("run")[:1], remove=("last",)),
     Damage("train.sh", checkpoints("run")[:1], remove=("run/finished.txt",), half_trained=True),
     Damage("generate.sh", ["prepared/bin/dict.[st]*", "prepared/bin/test.source-*", *SETTINGS], remove=("summaries",)),
     Damage("generate.sh", ["prepared/tokens/test.source", *checkpoints("run")[1:]], remove=("summaries",)),
@@ -87,8 +88,11 @@ class Torture:
             if self.options.sample is not None:
                 jobs = self.draw("sample", group).sample(jobs, min(self.options.sample, len(jobs)))
             with ThreadPoolExecutor(self.options.jobs) as pool:
-                for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
-                    future.result()
+                try:
+                    for future in [pool.submit(self._in_a_folder, job) for job in jobs]:
+                        future.result()
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C: without the trials that have not begun
             print(f"{group}: {len(jobs)} trials, {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def _in_a_folder(self, job: Callable[[Path], None]) -> None:
@@ -122,22 +126,46 @@ class Torture:
         ignore = shutil.ignore_patterns("fairseq_etads")
         shutil.copytree(trial, self.states[name], ignore=ignore)
 
-    def chosen(self) -> List[Stage]:
-        """The stages that are asked for."""
-        return [
-            stage for name, stage in self.stages.items() if not self.options.commands or name in self.options.commands
-        ]
+    def chosen(self, damaged: bool = False) -> List[Stage]:
+        """The stages that are asked for; with ``damaged`` also those that are only for damaged files."""
+        names = self.options.commands or self.stages
+        return [stage for name, stage in self.stages.items() if name in names and (damaged or not stage.only_damaged)]
 
     def draw(self, *what: Any) -> random.Random:
         """Random numbers for a trial: the same for the same seed, whatever other trials there are."""
         return random.Random("-".join(map(str, (self.options.seed, *what))))
 
-    def check(self, fault: str, stage: Stage, where: str, trial: Path, run: Run, words: Tuple[str, ...] = ()) -> str:
-        """Count what has become of a run; returns the outcome."""
-        same = run.status == 0 and stage.result(self.place, trial, run) == self.expected[stage.name]
+    def check(
+        self,
+        fault: str,
+        stage: Stage,
+        where: str,
+        trial: Path,
+        run: Run,
+        words: Tuple[str, ...] = (),
+        again: bool = False,
+    ) -> str:
+        """Count what has become of a run, which must not refuse if it is run ``again``; returns the outcome."""
+        return self.count(fault, stage, where, run, self.is_same(stage, trial, run), words, again)
+
+    def is_same(self, stage: Stage, trial: Path, run: Run) -> bool:
+        """Whether a run has come to the undisturbed result."""
+        return run.status == 0 and stage.result(self.place, trial, run) == self.expected[stage.name]
+
+    def count(
+        self,
+        fault: str,
+        stage: Stage,
+        where: str,
+        run: Run,
+        same: bool,
+        words: Tuple[str, ...] = (),
+        again: bool = False,
+    ) -> str:
+        """As :meth:`check`, for a run of which it is known whether its result is the ``same``."""
         what = outcome(run, same, words)
         with self._lock:
-            self.table.add(fault, stage.name, what, where, run)
+            self.table.add(fault, stage.name, what, where, run, may_refuse=not again)
         return what
 
 
@@ -145,20 +173,36 @@ def kills(torture: Torture) -> Iterator[Callable[[Path], None]]:
     """SIGKILL to a command and all that it started, at random moments; then the command again."""
     for stage in torture.chosen():
         for number in range(torture.options.kills):
-            moment = torture.draw("kill", stage.name, number).uniform(0, torture.seconds[stage.name])
+            yield _kill_trial(torture, stage, number)
 
-            def trial(folder: Path, stage: Stage = stage, moment: float = moment) -> None:
-                torture.place.restore(folder, torture.states[stage.name])
-                torture.place.run(stage.command, folder, kill_after=moment)
-                run = torture.place.run(stage.command, folder)
-                torture.check("killed and run again", stage, f"after {moment:.3f} s", folder, run)
 
-            yield trial
+def _kill_trial(torture: Torture, stage: Stage, number: int) -> Callable[[Path], None]:
+    def trial(folder: Path) -> None:
+        draw = torture.draw("kill", stage.name, number)
+        status: Optional[int] = 0
+        # beside other trials a command takes longer; if it has ended before the kill, an earlier moment is tried
+        moment = draw.uniform(0, 2 * torture.seconds[stage.name]) / 0.8
+        while status == 0:
+            moment *= 0.8
+            torture.place.restore(folder, torture.states[stage.name])
+            run = torture.place.run(stage.command, folder, kill_after=moment)
+            status = run.status
+        if status is None:
+            twice = number % 2 == 1
+            if twice:  # the run that goes on is killed too, unless it ends before
+                torture.place.run(stage.command, folder, kill_after=draw.uniform(0, moment))
+            run = torture.place.run(stage.command, folder)
+            fault = f"killed {'twice ' if twice else ''}and run again"
+        else:
+            fault = "failed before it was killed"
+        torture.check(fault, stage, f"after {moment:.3f} s", folder, run, again=True)
+
+    return trial
 
 
 def damages(torture: Torture) -> Iterator[Callable[[Path], None]]:
     """A file is damaged between two commands."""
-    names = {stage.name for stage in torture.chosen()}
+    names = {stage.name for stage in torture.chosen(damaged=True)}
     for case in (case for case in DAMAGES if case.stage in names):
         state = torture.states[""]
         parts = [str(path.relative_to(state)) for part in case.parts for path in sorted(state.glob(part))]
@@ -221,13 +265,25 @@ def _vanishing_trial(torture: Torture, stage: Stage, number: int) -> Callable[[P
         disturbance: Callable[[], None] = path.unlink if vanishes else lambda: faults.flip_bit(path, draw)
         run = torture.place.run(stage.command, folder, disturb_after=moment, disturbance=disturbance)
         where = f"{path.relative_to(folder)} after {moment:.3f} s"
-        what = torture.check("a file vanishes" if vanishes else "a file changes", stage, where, folder, run)
+        same = torture.is_same(stage, folder, run)
+        if run.status == 0 and not same and not vanishes:
+            same = _reads_the_changed_file(torture, stage, folder, path, run)
+        what = torture.count("a file vanishes" if vanishes else "a file changes", stage, where, run, same)
         if what == REFUSED:
             path.write_bytes(content)
             run = torture.place.run(stage.command, folder)
-            torture.check("... is put back, run again", stage, where, folder, run)
+            torture.check("... is put back, run again", stage, where, folder, run, again=True)
 
     return trial
+
+
+def _reads_the_changed_file(torture: Torture, stage: Stage, folder: Path, path: Path, run: Run) -> bool:
+    """Whether a run has come to what the command makes of the changed file: it changed before it was read."""
+    found, changed = stage.result(torture.place, folder, run), path.read_bytes()
+    torture.place.restore(folder, torture.states[stage.name])
+    path.write_bytes(changed)
+    run = torture.place.run(stage.command, folder)
+    return run.status == 0 and stage.result(torture.place, folder, run) == found
 
 
 def full_disks(torture: Torture) -> Iterator[Callable[[Path], None]]:
@@ -263,7 +319,7 @@ def _full_disk_trial(torture: Torture, stage: Stage, number: int, mounts: bool) 
             if mounts:
                 faults.limit_space(folder / name, 1 << 30, again=True)
             run = torture.place.run(stage.command, folder)
-            torture.check("... has room, run again", stage, f"{size} bytes", folder, run)
+            torture.check("... has room, run again", stage, f"{size} bytes", folder, run, again=True)
 
     return trial
 
@@ -277,7 +333,9 @@ def _read_only_trial(torture: Torture, stage: Stage) -> Callable[[Path], None]:
             faults.make_read_only(made)
             stack.callback(faults.unmount, made)
             run = torture.place.run(stage.command, folder)
-            torture.check("folder read-only", stage, "", folder, run, words=("Read-only file system",))
+            torture.check(
+                "folder read-only", stage, "", folder, run, words=("Read-only file system", "cannot be written")
+            )
 
     return trial
 

@@ -103,8 +103,10 @@ def _import_all(folders) -> None:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Run the command that a client asks for, send its exit status, and end."""
+    """Run the command that a client asks for, send its exit status, and end; a client may be killed at any moment."""
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    if not ancillary:
+        os._exit(1)
     descriptors = array.array("i")
     descriptors.frombytes(ancillary[0][2])
     for number, descriptor in enumerate(descriptors):
@@ -116,6 +118,8 @@ def _serve(connection: socket.socket) -> None:
     status = 1
     try:
         os.setpgid(0, group)
+        if _has_gone(connection):  # killed before this process was in its group
+            os._exit(1)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
@@ -129,8 +133,19 @@ def _serve(connection: socket.socket) -> None:
 def _receive(connection: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        data += connection.recv(size - len(data))
+        block = connection.recv(size - len(data))
+        if not block:
+            os._exit(1)
+        data += block
     return data
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether the client has ended. One that has sent its request sends no more."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
 
 
 def _run(arguments) -> int:

@@ -124,3 +124,12 @@ def test_the_task_compares_the_subword_model(tmp_path):
     codes.write_text("#version: 0.2\na c</w>\n")
     with pytest.raises(InputError, match=r"codes\.bpe is damaged or was changed"):
         make_task().build_bpe(options)
+
+
+def test_what_was_not_listed_is_listed_later(folder):
+    """As after a command that was killed between making a file and listing it."""
+    Checksums(folder).forget("a.txt")
+    Checksums(folder).add_unlisted("a.txt", "sub/b.bin")
+    (folder / "a.txt").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"a\.txt is damaged"):
+        Checksums(folder).verify(["a.txt"])

@@ -230,3 +230,12 @@ def test_it_ends_what_it_runs(tmp_path):
     assert process.wait(timeout=60) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
+@pytest.mark.parametrize("code", ["print('one')", "print('one', flush=True); import time; time.sleep(600)"])
+def test_a_full_disk_ends_the_command_in_words(tmp_path, code):
+    (tmp_path / "log").symlink_to("/dev/full")
+    result = run(tmp_path, code)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert f"cannot write the log {tmp_path / 'log'}: No space left on device" in result.stderr

@@ -1,6 +1,8 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import corpora
@@ -391,3 +393,25 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
         with pytest.raises(SystemExit):
             main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "tokens,size,name", [("sentencepiece", 60, "sentencepiece.model"), ("bpe", 40, "prepare.json")]
+)
+def test_files_that_were_not_listed_when_the_command_ended_are_listed_by_the_next(text, tmp_path, tokens, size, name):
+    out = tmp_path / "out"
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    whole = (out / "SHA256SUMS").read_bytes()
+    Checksums(out).forget(name, "report.json")
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    assert (out / "SHA256SUMS").read_bytes() == whole
+
+
+def test_a_sentencepiece_model_that_finds_no_room_is_not_left_behind(text, tmp_path):
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); from pathlib import Path; "
+    code += "from etads_preprocess.subwords import learn_sentencepiece as learn; "
+    code += "learn([Path(sys.argv[1])], 50, Path(sys.argv[2]))"
+    model = tmp_path / "sentencepiece.model"
+    command = [sys.executable, "-c", code, str(text / "train.source"), str(model)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode and "File too large" in result.stderr and not model.exists()

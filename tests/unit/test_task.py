@@ -249,3 +249,18 @@ def test_unknown_words_are_looked_for_in_the_first_two_thousand_documents(place,
     documents = [[5]] * place + [[3]] + [[5]] * (2001 - place)
     load_unknown(tmp_path, documents)
     assert ("are <unk>" in caplog.text) == told
+
+
+@pytest.mark.parametrize("sort_within", [0, 4])
+def test_training_that_goes_on_in_a_later_epoch_has_the_batches_of_one_without_interruption(sort_within):
+    def batches(start, epoch):
+        """The batches of ``epoch``, if the process has started in the epoch ``start``."""
+        task, sources = make_task(), [[5 + n % 20] * (1 + n % 3) for n in range(24)]
+        dataset = make_dataset(sources, sources, sort_within=sort_within, shuffle=True)
+        for current in range(start, epoch + 1):
+            iterator = task.get_batch_iterator(dataset, max_sentences=2, seed=1, epoch=current)
+            ids = [batch["id"].tolist() for batch in iterator.next_epoch_itr()]
+            assert iterator.epoch == current
+        return ids
+
+    assert batches(start=3, epoch=3) == batches(start=1, epoch=3) != batches(start=1, epoch=2)
