@@ -4,6 +4,7 @@ An option counts as given if its value is not the default: the default changes n
 """
 
 import logging
+from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
@@ -135,12 +136,15 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the options of a search.
 
     Args:
-        task_cfg: the task's options. args: fairseq's options of generation. has_pointer: whether a model can copy.
+        task_cfg: the task's options. args: fairseq's options of generation; options of the task that a single call was
+            given are among them and replace the task's. has_pointer: whether a model can copy.
 
     Raises:
         ValueError: an option has no effect.
     """
-    given = {**_given(task_cfg, _defaults(SummarizationConfig)), **_given(args, _defaults(GenerationConfig))}
+    own = list(_defaults(SummarizationConfig))
+    task_cfg = Namespace(**{name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own})
+    given = {**_given(task_cfg, own), **_given(args, _defaults(GenerationConfig))}
     normalised = not given.get("unnormalized", False)
     for option, active, needed in (
         ("coverage_penalty_type", task_cfg.coverage_penalty, "--coverage-penalty"),

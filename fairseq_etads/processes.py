@@ -1,16 +1,34 @@
-"""What work in several processes needs wherever it is done: an error in words when a process is killed."""
+"""Work in several processes: they end with this one, and one that is killed is reported in words."""
 
 import contextlib
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Iterator
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 from .text.files import InputError
 
 
 @contextlib.contextmanager
-def lost_processes_reported() -> Iterator[None]:
-    """Raise InputError where a process of a ProcessPoolExecutor was killed."""
-    try:
-        yield
-    except BrokenProcessPool:
-        raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+def process_pool(
+    count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes, which end with this one, also if a signal ends it.
+
+    Args:
+        start, arguments: a function and its arguments, called in every process when it starts.
+        context: of ``multiprocessing``; None: the default one.
+
+    Raises:
+        InputError: a process was killed.
+    """
+    with ProcessPoolExecutor(count, context, start, arguments) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+        except Exception:
+            raise
+        except BaseException:  # a signal: wait for nothing
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise

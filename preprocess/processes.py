@@ -1,15 +1,14 @@
 """Work shared among processes: results in order, errors as they were raised, slow imports done once for all."""
 
-import contextlib
 import itertools
 import multiprocessing
 import sys
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any, Callable, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_etads.console import leave_signals_to_parent
-from fairseq_etads.processes import lost_processes_reported
+from fairseq_etads.processes import process_pool
 
 CHUNK = 64
 """Items that go to a process at a time."""
@@ -31,25 +30,9 @@ def _processes(preload: Sequence[str]) -> Any:
     return context
 
 
-@contextlib.contextmanager
-def _pool(count: int, preload: Sequence[str], *start: Any) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``count`` processes, which end with this one, also if a signal ends it.
-
-    Args:
-        start: a function and its arguments, called in every process.
-
-    Raises:
-        InputError: a process was killed.
-    """
-    with lost_processes_reported(), ProcessPoolExecutor(count, _processes(preload), _start_process, start) as pool:
-        try:
-            yield pool
-        except Exception:
-            raise
-        except BaseException:  # a signal: wait for nothing
-            for process in list(getattr(pool, "_processes", {}).values()):
-                process.terminate()
-            raise
+def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
+    """A :func:`process_pool`; ``start`` is a function and its arguments, called in every process."""
+    return process_pool(count, _start_process, start, _processes(preload))
 
 
 def _start_process(function: Optional[Callable[..., None]] = None, *arguments: Any) -> None:

@@ -1,8 +1,13 @@
 """Fixtures for all tests."""
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
+
+# a shell starts background jobs with Ctrl-C ignored, and processes of the tests would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the same examples in every run, and nothing written beside the tests
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)

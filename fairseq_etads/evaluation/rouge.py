@@ -17,7 +17,6 @@ scikit-learn if they are installed), for which ``etads-rouge --help`` should not
 """
 
 import functools
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..console import leave_signals_to_parent
-from ..processes import lost_processes_reported
+from ..processes import process_pool
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
@@ -272,7 +271,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from map(function, items)
         return
-    with lost_processes_reported(), ProcessPoolExecutor(jobs, initializer=leave_signals_to_parent) as pool:
+    with process_pool(jobs, leave_signals_to_parent) as pool:
         yield from pool.map(function, items, chunksize=64)
 
 

@@ -40,7 +40,7 @@ def check_types(options: Any) -> None:
             or (field.type is int and not (is_number and isinstance(value, Integral)))
         ):
             kind = {bool: "True or False", int: "a whole number", float: "a number"}[field.type]
-            raise ValueError(f"{field.name} {value!r}: choose {kind}")
+            raise ValueError(f"--{field.name.replace('_', '-')} {value!r}: choose {kind}")
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:

@@ -136,7 +136,7 @@ class SearchSettings:
         """
         if self.copied_positions and not has_pointer:
             raise ValueError("copied_positions: none of the models has a pointer (--pointer)")
-        longest = self.max_len or positions
+        longest = self.max_len or int(positions)  # of some models 1e5
         if not (self.exact_length or self.match_source_len or self.max_len_a):
             check_least_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:

@@ -60,9 +60,11 @@ def test_every_option_is_taken_from_the_call(hub):
         found = {**vars(hub.settings), **vars(hub.settings.scoring)}[name]
         value = tuple(value.split()) if name == "ngram_ignore_tokens" else value
         assert found == (tuple(value) if isinstance(value, list) else value), name
-    hub.translate(TEXTS, beam=3, lenpen=0.7, unkpen=0.1, unnormalized=True, allow_unk=True, replace_unknown=True)
+    hub.translate(TEXTS, beam=3, lenpen=0.7, unkpen=0.1, allow_unk=True, replace_unknown=True)
     assert (hub.settings.beam_size, hub.settings.unk_penalty, hub.settings.replace_unk) == (3, 0.1, True)
-    assert (hub.settings.scoring.len_penalty, hub.settings.scoring.normalize_scores) == (0.7, False)
+    assert hub.settings.scoring.len_penalty == 0.7 and hub.settings.scoring.normalize_scores
+    hub.translate(TEXTS, unnormalized=True)
+    assert not hub.settings.scoring.normalize_scores
 
 
 def test_a_call_overrides_the_task_and_leaves_it_as_it_is(hub):

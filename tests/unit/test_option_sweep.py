@@ -87,6 +87,7 @@ TRANSFORMER = {
     "focus_layers": [{"focus_layers": "none"}, {"focus_layers": "2"}, ({"focus_layers": "3"}, "--focus-layers")],
     "saliency_layers": [{"saliency_layers": "none"}, ({"saliency_layers": "x"}, "--saliency-layers")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
+    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
     "aggregation": [{"aggregation": name} for name in ("add", "proj", "attn")],
     "aggregation_layers": [
         {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2},
@@ -107,6 +108,7 @@ RECURRENTS = {
     "decoder_embed_path": [({"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file')],
     "large_vocabulary_trick": [{"large_vocabulary_trick": 20}, ({"large_vocabulary_trick": -1}, "choose 0 or more")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch", "large_vocabulary_trick": 20}],
+    "pointer_continue": [{"pointer": "switch", "pointer_continue": True}],
     "source_factors": [{"source_factors": "pos:3"}, ({"source_factors": "x"}, 'there is no factor "x"')],
 }
 FAMILIES = {

@@ -1,36 +1,19 @@
 """etads-prepare: pairing kept, the same tokens as fairseq-interactive, restartable, errors in words."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import corpora
 import pytest
 from etads_preprocess import encode
 from etads_preprocess.prepare import main
-from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
 from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
+from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 
-from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
-
-
-@pytest.fixture
-def text(tmp_path):
-    """A small corpus in six files."""
-    return corpora.plain(tmp_path / "text")
-
-
-def lines(path):
-    return list(read_lines(path))
-
-
-def prepare(text, out, tokens, size, lowercase, jobs, **more):
-    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 10), ("sentencepiece", 60), ("word", 30)])
@@ -78,77 +61,6 @@ def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
         prepare(text, tmp_path / str(jobs), "bpe", 40, lowercase=True, jobs=jobs)
     for name in ("codes.bpe", "tokens/train.source", "tokens/test.target", "bin/train.source-target.source.bin"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    "tokens,name,content",
-    [
-        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
-        ("bpe", "codes.bpe", b"#version: 0.2\na \xff\n"),
-        ("sentencepiece", "sentencepiece.model", b"garbage"),
-    ],
-)
-def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
-    out = tmp_path / "out"
-    for path in (out / name, out / "sentencepiece.vocab"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\); give another OUT or delete it"):
-        prepare(text, out, tokens, 40, lowercase=True, jobs=1)
-    assert capsys.readouterr().err == ""
-
-
-def test_every_file_is_compared_when_it_is_used_again(text, tmp_path):
-    out = tmp_path / "out"
-    prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
-    listed = [folder / name for folder in (out, out / "bin") for name in Checksums(folder).listed]
-    made = {path for path in out.rglob("*") if path.is_file() and path.stat().st_size}
-    logs = {out / "preprocess.txt", out / "bin/preprocess.log", out / "SHA256SUMS", out / "bin/SHA256SUMS"}
-    assert made - logs == set(listed)
-    for path in listed:
-        content = path.read_bytes()
-        path.write_bytes(content[:-2] + b"#\n")
-        with pytest.raises(InputError, match=rf"{path.name} is damaged or was changed: .* (delete|Delete) {out}"):
-            prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
-        path.write_bytes(content)
-
-
-def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
-    out = tmp_path / "out"
-    prepare(text, out, "word", 30, lowercase=True, jobs=1)
-    dictionary = out / "bin" / "dict.source.txt"
-    dictionary.write_text(dictionary.read_text().replace("the ", "teh "))
-    with pytest.raises(InputError, match=rf"if you have changed it on purpose, delete {out}/bin/SHA256SUMS"):
-        prepare(text, out, "word", 30, lowercase=True, jobs=1)
-    (out / "bin" / "SHA256SUMS").unlink()
-    prepare(text, out, "word", 30, lowercase=True, jobs=1)
-    assert "teh " in dictionary.read_text()
-
-
-def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path, monkeypatch):
-    """Otherwise the next run, with the text as it was, would take what was made of the changed one."""
-    whole, path = encode.encode_file, text / "valid.source"
-    content = path.read_bytes()
-
-    def encode_file(source, *arguments):
-        if source == path:
-            path.write_bytes(content.replace(b"audio", b"radio"))
-        whole(source, *arguments)
-
-    monkeypatch.setattr(encode, "encode_file", encode_file)
-    with pytest.raises(InputError, match=r"valid\.source has changed while it was read; run the command again"):
-        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
-    monkeypatch.undo()
-    path.write_bytes(content)
-    prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
-    assert "radio" not in (tmp_path / "out/tokens/valid.source").read_text()
-
-
-def test_text_is_compared_with_its_list(text, tmp_path):
-    Checksums(text).add("train.source")
-    (text / "train.source").write_bytes((text / "train.source").read_bytes().replace(b"audio", b"radio"))
-    with pytest.raises(InputError, match=r"train\.source is damaged .*delete .*text/SHA256SUMS"):
-        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
 
 
 def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
@@ -393,25 +305,3 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
         with pytest.raises(SystemExit):
             main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
         assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "tokens,size,name", [("sentencepiece", 60, "sentencepiece.model"), ("bpe", 40, "prepare.json")]
-)
-def test_files_that_were_not_listed_when_the_command_ended_are_listed_by_the_next(text, tmp_path, tokens, size, name):
-    out = tmp_path / "out"
-    prepare(text, out, tokens, size, lowercase=True, jobs=1)
-    whole = (out / "SHA256SUMS").read_bytes()
-    Checksums(out).forget(name, "report.json")
-    prepare(text, out, tokens, size, lowercase=True, jobs=1)
-    assert (out / "SHA256SUMS").read_bytes() == whole
-
-
-def test_a_sentencepiece_model_that_finds_no_room_is_not_left_behind(text, tmp_path):
-    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); from pathlib import Path; "
-    code += "from etads_preprocess.subwords import learn_sentencepiece as learn; "
-    code += "learn([Path(sys.argv[1])], 50, Path(sys.argv[2]))"
-    model = tmp_path / "sentencepiece.model"
-    command = [sys.executable, "-c", code, str(text / "train.source"), str(model)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode and "File too large" in result.stderr and not model.exists()

@@ -306,7 +306,7 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
     cut = data.draw(st.integers(0, len(packed)))
     path.write_bytes(packed[:cut])
     sizes = ["--valid-size", "1", "--test-size", "1", "--force"]
-    error = error_of("etads-debian: error", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
+    error = error_of("etads-debian: ", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
     if suffix and cut < len(packed):
         assert f"{path}: cannot be read (cut off" in error, "a part was taken for the whole"
 
@@ -350,7 +350,7 @@ def test_prepare_json(tmp_path, record, data):
     content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
     (tmp_path / "prepare.json").write_bytes(content)
     try:
-        found = _settings_of(tmp_path)
+        found = _settings_of(tmp_path, "--like")
         found.check()
     except InputError as error:
         assert str(tmp_path) in str(error) or str(error).startswith("--")
