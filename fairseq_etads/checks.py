@@ -143,8 +143,8 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
         ValueError: an option has no effect.
     """
     own = list(_defaults(SummarizationConfig))
-    task_cfg = Namespace(**{name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own})
     given = {**_given(task_cfg, own), **_given(args, _defaults(GenerationConfig))}
+    task_cfg = Namespace(**{name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own})
     normalised = not given.get("unnormalized", False)
     for option, active, needed in (
         ("coverage_penalty_type", task_cfg.coverage_penalty, "--coverage-penalty"),

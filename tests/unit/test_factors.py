@@ -9,7 +9,7 @@ import pytest
 from etads_preprocess.factors import idf_bin, join_words
 from etads_preprocess.settings import Settings
 from fairseq.data import Dictionary, indexed_dataset
-from test_prepare import lines, prepare
+from preparation import lines, prepare
 
 from fairseq_etads.text.files import InputError
 

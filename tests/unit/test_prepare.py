@@ -7,6 +7,7 @@ import corpora
 import pytest
 from etads_preprocess import encode
 from etads_preprocess.prepare import main
+from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
 from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
