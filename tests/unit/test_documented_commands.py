@@ -25,9 +25,8 @@ from documented import (
     spans,
     variants,
 )
-from fairseq import options, utils
-
 from etads_preprocess import new_documents
+from fairseq import options, utils
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "mutation")
@@ -73,8 +72,8 @@ for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; d
 """
 """A command that writes down its arguments, and makes empty files where scripts look for its results.
 
-As ``python`` it runs the command that scripts/fairseq_log.py is given, which writes down its own arguments, and gives the
-options that generate.sh asks prepared data for.
+As ``python`` it runs the command that scripts/fairseq_log.py is given, which writes down its own arguments, and prints
+what generate.sh wants to know of prepared data.
 """
 
 
@@ -197,7 +196,8 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
 
 def advice():
     """Commands with options that the texts of the code name: "make the data with etads-prepare --factors"."""
-    command = re.compile(r"\b(etads-[a-z]+|fairseq-(?!etads)[a-z]+(?:-[a-z]+)*|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
+    of_fairseq = r"fairseq-(?!etads)[a-z]+(?:-[a-z]+)*"
+    command = re.compile(rf"\b(etads-[a-z]+|{of_fairseq}|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
     for module in documented.MODULES:
         for text in documented.texts_of(module):
             for name, given in command.findall(" ".join(text.split())):
