@@ -217,7 +217,7 @@ train_small() {
 
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
 # systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
-# --text, text is the sample corpus, unpacked.
+# --text, text is the sample corpus, unpacked. A script whose variable size holds a default has the option --size, too.
 read_comparison() {
     local option=$1 all=$systems system
     text=""
@@ -230,7 +230,9 @@ read_comparison() {
             "$option") need_value "$@"; systems=$2; shift 2 ;;
             --text) need_value "$@"; text=$2; shift 2 ;;
             -h | --help) usage ;;
-            *) die "unknown option $1; see --help" ;;
+            *)
+                [ "$1" = --size ] && [ -n "${size:-}" ] || die "unknown option $1; see --help"
+                need_value "$@"; need_integer "$1" "$2"; size=$2; shift 2 ;;
         esac
     done
     need_integer --steps "$steps"

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
+from typing import Sequence
 
 TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
 
@@ -108,12 +109,12 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
     return folder
 
 
-def debian(path: Path) -> Path:
-    """An index of eight packages that share nothing."""
+def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
+    """An index of packages that share nothing: eight, if no names are given."""
     stanzas = (
         f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
-        for number, topic in enumerate(TOPICS)
+        for number, topic in enumerate(names)
     )
     return write(path, "\n".join(stanzas))
 

@@ -5,11 +5,12 @@
 #
 #   --out DIR         default: runs/debian_pointer in the repository
 #   --text DIR        what etads-debian made (default: the sample corpus)
+#   --size N          known words (default: 8000; of less text than the sample corpus, fewer)
 #   --steps N         training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
 #   --seeds LIST      default: "1"
 #   --pointers LIST   default: "none soft switch"
 #
-# 8,000 words are known; without a pointer every other word is <unk> to the model. Besides ROUGE two things are counted, by
+# Without a pointer every word that is not known is <unk> to the model. Besides ROUGE two things are counted, by
 # exact match of lower-cased words: (a) names: of the test pairs whose synopsis has the package's name (or its stem, "foo"
 # of libfoo2-dev), how many summaries have it too; (b) rare words: of the words of the synopses that are not known but are
 # in the description, how many the summaries have.
@@ -17,23 +18,24 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-out=$ROOT/runs/debian_pointer steps=1000 seeds="1" systems="none soft switch"
+out=$ROOT/runs/debian_pointer steps=1000 seeds="1" size=8000 systems="none soft switch"
 read_comparison --pointers "$@"
+[ -f "$text/test.package" ] || die "--text $text: no test.package in it; etads-debian makes it"
 
 GENERATE=(--min-len 5 --max-len 30 --cpu)
 for seed in $seeds; do
     for pointer in $systems; do
         run_system "$out/$pointer-$seed" "$text" "$out/prepared" train_small "$steps" --text "$text" --cpu --arch etads \
-            --tokens word --size 8000 --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
+            --tokens word --size "$size" --pointer "$pointer" -- --seed "$seed" "${SINUSOIDAL[@]}" --dropout 0.25
     done
 done
 
-python - "$out" "$seeds" $systems <<'PYTHON'
+python - "$out" "$text" "$seeds" $systems <<'PYTHON'
 import json, pathlib, re, sys
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 from etads_preprocess.debian_index import stem
 
-out, seeds, pointers = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
+out, text, seeds, pointers = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split(), sys.argv[4:]
 dictionary = SummarizationDictionary.load(str(out / "prepared" / "bin" / "dict.target.txt"))
 known = set(dictionary.symbols[: dictionary.known_words])
 
@@ -43,8 +45,8 @@ def lines(path):
 def raw_words(line):
     return set(re.findall(r"[\w.+-]*\w[+]*", line.lower()))
 
-packages = [line.split("\t")[0].lower() for line in lines(out / "text" / "test.package")]
-references = [raw_words(line) for line in lines(out / "text" / "test.target")]
+packages = [line.split("\t")[0].lower() for line in lines(text / "test.package")]
+references = [raw_words(line) for line in lines(text / "test.target")]
 names = [{package, stem(package)} & words for package, words in zip(packages, references)]
 source = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.source")]
 target = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.target")]

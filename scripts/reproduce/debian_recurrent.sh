@@ -5,6 +5,7 @@
 #
 #   --out DIR    default: runs/debian_recurrent in the repository
 #   --text DIR   what etads-debian made (default: the sample corpus)
+#   --size N     known words (default: 8000; of less text than the sample corpus, fewer)
 #   --steps N    training steps of each model (default: 1500, 5 to 10 minutes on 2 cores)
 #   --seeds LIST, --archs LIST   default: "1", and all eight
 #
@@ -16,10 +17,10 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-out=$ROOT/runs/debian_recurrent steps=1500 seeds="1"
+out=$ROOT/runs/debian_recurrent steps=1500 seeds="1" size=8000
 systems="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"
 read_comparison --archs "$@"
-supervise etads-prepare "$text" "$out/prepared" --tokens word --size 8000 --source-sentence-marks --factors tf idf
+supervise etads-prepare "$text" "$out/prepared" --tokens word --size "$size" --source-sentence-marks --factors tf idf
 
 summaries=()
 for seed in $seeds; do

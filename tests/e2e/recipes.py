@@ -152,7 +152,8 @@ def debian(shop: Workshop, recipe: str, row: str) -> Path:
     """Debian synopses: a text without prepared data."""
 
     def make() -> Path:
-        index, out = corpora.debian(shop.folder / "Translation-en"), shop.folder / "data/debian"
+        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]  # most too rare to be known
+        index, out = corpora.debian(shop.folder / "Translation-en", names), shop.folder / "data/debian"
         sizes = ["--valid-size", "2", "--test-size", "3"]
         shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
         return out

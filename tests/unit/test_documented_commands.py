@@ -25,6 +25,7 @@ from documented import (
     spans,
     variants,
 )
+from etads_preprocess import new_documents
 from fairseq import options, utils
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
@@ -54,19 +55,32 @@ printf '%s\037' "$name" "$@" >> LOG
 printf '\036' >> LOG
 case $name in
     etads-prepare) touched=(PREPARED) ;;
-    python) [[ ${!#} != *.input ]] || touched=("${!#}") ;;
+    etads-debian) touched=("${!#}/test.package") ;;
+    python)
+        case $* in
+            *fairseq_log.py*)
+                while [ "$1" != -- ]; do shift; done
+                exec "${@:2}" ;;
+            *new_documents*) touched=("${!#}/documents" "${!#}/names") ;;
+            -*/prepared) printf '%s\n' --tokenizer etads ;;
+        esac ;;
     fairseq-train)
         while [ "$1" != --save-dir ]; do shift; done
         touched=("$2/checkpoint_best.pt" "$2/checkpoint_last.pt") ;;
 esac
 for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; done
 """
-"""A command that writes down its arguments, and makes empty files where scripts look for its results."""
+"""A command that writes down its arguments, and makes empty files where scripts look for its results.
+
+As ``python`` it runs the command that scripts/fairseq_log.py is given, which writes down its own arguments, and prints
+what generate.sh wants to know of prepared data.
+"""
 
 
 @pytest.fixture(scope="module")
 def parsers():
-    return {name: parser_of(main) for name, main in project_commands().items()}
+    commands = {**project_commands(), "new documents": new_documents.main}
+    return {name: parser_of(main) for name, main in commands.items()}
 
 
 def refusal(name, words, parsers):
@@ -154,7 +168,7 @@ def dry_run(stubs, words):
 @pytest.mark.parametrize("where,line", named("scripts/"))
 def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs, parsers, plugin_is_loaded):
     seen = set()
-    every = list(variants(line))
+    every = list(variants(re.split(r" [<>] ", line)[0]))
     if "/reproduce/" in line:  # all rows run in tests/e2e/test_recipes.py; here, those that the line chooses
         every = every[-1:]
     for words in every:
@@ -171,6 +185,8 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
         assert calls, "the script called nothing"
         for name, *arguments in calls:
             kind = (name, *sorted(word for word in arguments if word.startswith("--")))
+            if name == "python" and "new_documents" in arguments[1]:
+                name, arguments = "new documents", arguments[2:]
             if name == "python" or kind in seen:
                 continue
             seen.add(kind)
@@ -180,7 +196,8 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
 
 def advice():
     """Commands with options that the texts of the code name: "make the data with etads-prepare --factors"."""
-    command = re.compile(r"\b(etads-[a-z]+|fairseq-(?!etads)[a-z]+|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
+    of_fairseq = r"fairseq-(?!etads)[a-z]+(?:-[a-z]+)*"
+    command = re.compile(rf"\b(etads-[a-z]+|{of_fairseq}|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
     for module in documented.MODULES:
         for text in documented.texts_of(module):
             for name, given in command.findall(" ".join(text.split())):
