@@ -35,7 +35,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.9",  # tested: 3.11; .github/workflows/test.yml says what is known of the others
+    python_requires=">=3.9",  # tested: 3.11; installs on 3.9 to 3.13 (see .github/workflows/test.yml)
     # find_packages() alone would install tests/ at top level. In the repository etads_preprocess is the folder
     # preprocess/, whose name is too common for site-packages.
     packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
