@@ -12,7 +12,7 @@ TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"
 
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    path.write_text(text, encoding="utf-8")
     return path
 
 

@@ -200,7 +200,7 @@ def test_parallel_text_is_paired_line_by_line_or_refused(tmp_path, records, data
 def test_gigaword_is_lower_cased_and_masked_word_by_word(tmp_path, records, data):
     names = [tmp_path / "train.article.txt", tmp_path / "train.title.txt"]
     for side, path in enumerate(names):
-        path.write_text("".join(record[side] + "\n" for record in records), encoding="utf-8", newline="\n")
+        path.write_text("".join(record[side] + "\n" for record in records), encoding="utf-8")
     masked = [tuple(re.sub("[0-9]", "#", text.lower()) for text in record) for record in records]
     masked = [tuple(" ".join("<unk>" if w == "unk" else w for w in text.split()) for text in r) for r in masked]
     check(corpus(tmp_path, "gigaword", "--data", tmp_path, "--rare", "0"), pairs_of(masked))
@@ -220,12 +220,12 @@ def test_stories(tmp_path, documents, highlights, data):
     stories, lists = tmp_path / "stories", tmp_path / "lists"
     stories.mkdir(exist_ok=True)
     lists.mkdir(exist_ok=True)
-    (lists / "all_test.txt").write_text(url + "\r\n\n", encoding="utf-8", newline="\n")
+    (lists / "all_test.txt").write_text(url + "\r\n\n", encoding="utf-8")
     path = stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story"
     plain = [re.sub("@[a-z]+", "x", text) for text in (*documents, *highlights)]
     documents, highlights = plain[: len(documents)], plain[len(documents) :]
     text = "".join(f"{line}\n\n" for line in documents) + "".join(f"@highlight\n\n{line}\n\n" for line in highlights)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    path.write_text(text, encoding="utf-8")
     command = ["cnndm", "--stories", stories, "--urls", lists, "--expect", "any", "--no-sentences", "--no-full-stops"]
     check(corpus(tmp_path, *command), pairs_of([("\n".join(documents), "\n".join(highlights))]))
     content = data.draw(damaged(path.read_bytes()))
@@ -247,8 +247,8 @@ def test_sgml_of_duc(tmp_path, documents, headline, data):
     path = tmp_path / "docs" / "d30001t" / "APW1.1"
     plain = [re.sub("[<>&]|[A-Z]{2,}", "x", text) for text in (*documents, headline)]
     body = "\n".join(f"<P>\n{line}\n</P>" for line in plain[:-1])
-    path.write_text(f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n", encoding="utf-8", newline="\n")
-    (tmp_path / "models" / "D30001.P.10.T.A.APW1.1").write_text(plain[-1], encoding="utf-8", newline="\n")
+    path.write_text(f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n", encoding="utf-8")
+    (tmp_path / "models" / "D30001.P.10.T.A.APW1.1").write_text(plain[-1], encoding="utf-8")
     command = ["duc", "--docs", tmp_path / "docs", "--models", tmp_path / "models", "--references", "1"]
     command += ["--no-sentences", "--keep-datelines"]
     check(corpus(tmp_path, *command), pairs_of([("\n".join(plain[:-1]), plain[-1])]))
@@ -268,7 +268,7 @@ def test_folders_of_sumpubmed(tmp_path, words, data):
             paths.append(tmp_path / folder / f"{kind}_{number}.txt")
             summary = "BACKGROUND\n" + " ".join(words[:20]) + "\nRESULTS\nnone\n"
             text = " ".join(words[:300]) + "\n" + " ".join(words[300:]) + "\n" if kind == "text" else summary
-            paths[-1].write_text(text, encoding="utf-8", newline="\n")
+            paths[-1].write_text(text, encoding="utf-8")
     damage = data.draw(st.sampled_from(paths))
     content = data.draw(damaged(damage.read_bytes()))
     damage.write_bytes(content)
