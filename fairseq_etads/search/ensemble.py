@@ -100,8 +100,8 @@ class SharingMember(Member):
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
         # the decoder makes the vocabulary in its first step, before which nothing but start symbols has been written
-        if "vocabulary" in self.encoder_out and self.encoder_out["vocabulary"].slots is not None:
-            tokens = self.encoder_out["vocabulary"].slots.decode(tokens)
+        if "vocabulary" in self.encoder_out:
+            tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         return self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:

@@ -66,9 +66,11 @@ class OutputVocabulary(NamedTuple):
             return extended
         return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
 
-    def dictionary_ids(self, extended: Tensor, document: int) -> Tensor:
-        """Extended ids (T,) of one document's summary -> ids of the dictionary."""
-        return extended if self.slots is None else self.slots.decode(extended[None], document)[0]
+    def dictionary_ids(self, extended: Tensor, document: Optional[int] = None) -> Tensor:
+        """Extended ids (N, T), or (T,) of one document's summary -> ids of the dictionary."""
+        if self.slots is None:
+            return extended
+        return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
     def known_ids(self, extended: Tensor) -> Tensor:
         """Extended ids (any shape) -> ids of known words, for a model that has no others: a slot becomes unknown."""

@@ -9,24 +9,24 @@ from typing import Callable, Dict
 PAGE = 4096
 
 
-def flip_bit(path: Path, draw: random.Random) -> None:
-    """Turn over a bit, anywhere in the file."""
+def _change_byte(path: Path, draw: random.Random, change: Callable[[int], int]) -> None:
+    """Replace a byte, anywhere in the file, by what ``change`` makes of it."""
     place = draw.randrange(path.stat().st_size)
     with open(path, "r+b") as file:
         file.seek(place)
         byte = file.read(1)[0]
         file.seek(place)
-        file.write(bytes([byte ^ (1 << draw.randrange(8))]))
+        file.write(bytes([change(byte)]))
+
+
+def flip_bit(path: Path, draw: random.Random) -> None:
+    """Turn over a bit, anywhere in the file."""
+    _change_byte(path, draw, lambda byte: byte ^ (1 << draw.randrange(8)))
 
 
 def change_byte(path: Path, draw: random.Random) -> None:
     """Put another byte in the place of one, anywhere in the file."""
-    place = draw.randrange(path.stat().st_size)
-    with open(path, "r+b") as file:
-        file.seek(place)
-        byte = file.read(1)[0]
-        file.seek(place)
-        file.write(bytes([(byte + draw.randrange(1, 256)) % 256]))
+    _change_byte(path, draw, lambda byte: (byte + draw.randrange(1, 256)) % 256)
 
 
 def truncate(path: Path, draw: random.Random) -> None:
