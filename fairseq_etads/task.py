@@ -26,7 +26,7 @@ from .models.foreign import ForeignModels
 from .models.initial import is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
-from .vocabulary.dictionary import SummarizationDictionary, fingerprint, with_known_words
+from .vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 
 logger = logging.getLogger(__name__)
 
@@ -328,14 +328,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
         fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
         command's own options hold, as for everything else in fairseq.
         """
-        for side, dictionary in (("source", self.src_dict), ("target", self.tgt_dict)):
-            trained = state_dict.get(f"{side}_dictionary")
-            if trained is not None and trained != fingerprint(dictionary):
-                raise ValueError(
-                    f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint "
-                    f"{fingerprint(dictionary)}) is not the one the checkpoint was trained with ({trained}): "
-                    "give the data directory with which it was trained"
-                )
+        check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.check_factors(state_dict.get("factor_dictionaries", {}))
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):

@@ -215,29 +215,50 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
+# read_options "OPTIONS" "$@": read options into variables, which hold the defaults: --pg-data VALUE into pg_data, and where OPTIONS
+# says --archs=systems, --archs VALUE into systems. --cpu, if it is among OPTIONS, makes the array device (--cpu); so does --,
+# if it is, of all that follows it (options of fairseq-train) the array more.
+read_options() {
+    local offered=" $1 " variable
+    device=() more=()
+    shift
+    while [ $# -gt 0 ]; do
+        case $1 in -h | --help) usage ;; esac
+        if [[ $offered != *" $1 "* && $offered != *" $1="* ]]; then
+            [[ $offered != *" -- "* ]] || die "unknown option $1; see --help (options of fairseq-train come after --)"
+            die "unknown option $1; see --help"
+        fi
+        case $1 in
+            --cpu) device=(--cpu); shift ;;
+            --) shift; more=("$@"); break ;;
+            *)
+                need_value "$@"
+                variable=${1#--}
+                [[ ! $offered =~ " $1="([a-z]+) ]] || variable=${BASH_REMATCH[1]}
+                printf -v "${variable//-/_}" %s "$2"
+                shift 2 ;;
+        esac
+    done
+}
+
+# need_choices OPTION "LIST" "ALL": fail unless every word of LIST, the value of OPTION, is one of ALL.
+need_choices() {
+    local value
+    # shellcheck disable=SC2086  # words of lists
+    for value in $2; do need_choice "$1" "$value" $3; done
+}
+
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
 # systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
 # --text, text is the sample corpus, unpacked. A script whose variable size holds a default has the option --size, too.
 read_comparison() {
-    local option=$1 all=$systems system
+    local option=$1 all=$systems
     text=""
     shift
-    while [ $# -gt 0 ]; do
-        case $1 in
-            --out) need_value "$@"; out=$2; shift 2 ;;
-            --steps) need_value "$@"; steps=$2; shift 2 ;;
-            --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-            "$option") need_value "$@"; systems=$2; shift 2 ;;
-            --text) need_value "$@"; text=$2; shift 2 ;;
-            -h | --help) usage ;;
-            *)
-                [ "$1" = --size ] && [ -n "${size:-}" ] || die "unknown option $1; see --help"
-                need_value "$@"; need_integer "$1" "$2"; size=$2; shift 2 ;;
-        esac
-    done
+    read_options "--out --steps --seeds $option=systems --text${size:+ --size}" "$@"
+    [ -z "${size:-}" ] || need_integer --size "$size"
     need_integer --steps "$steps"
-    # shellcheck disable=SC2086  # words of a list
-    for system in $systems; do need_choice "$option" "$system" $all; done
+    need_choices "$option" "$systems" "$all"
     use_environment
     [ -z "$text" ] || [ -f "$text/test.source" ] || die "--text $text: no test.source in it; etads-debian makes it"
     [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }

@@ -1,31 +1,44 @@
 """The console commands without their start: each runs in a process forked from one that has imported everything.
 
-A ``fairseq-*`` command spends four seconds on imports before it does anything; a test that runs a hundred of them, for
-example all recipes, cannot afford that. :func:`start` makes a folder of programs named like the commands. Put first on
-PATH, each hands its arguments, environment, working directory and standard streams to the server, which forks; the fork
+A ``fairseq-*`` command spends four seconds on imports before it does anything; tests that run hundreds of them cannot
+afford that. A :class:`CommandServer` has a folder of programs named like the commands. Put first on PATH, each hands
+its arguments, environment, working directory, standard streams and process group to the server, which forks; the fork
 calls the function that the command's entry point names, as the installed command does. ``python -`` (a script on
 standard input) is served, too.
 
-As in a real process, nothing that one command does is seen by the next: each gets a fresh fork of the server, which
-only imports.
+As in a real process, nothing that one command does is seen by the next, and a signal to the program's group reaches the
+command, which belongs to it. The processes that a command starts are forked, too, instead of by a server of their own,
+which would import everything again.
 """
 
 import atexit
+import contextlib
 import gc
 import json
+import logging
 import os
+import resource
+import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
+import tempfile
+import threading
 import traceback
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, Mapping, Optional
 
-DISTRIBUTIONS = ("fairseq-etads", "fairseq-fixed")
-_CLIENT = r"""#!{python} -IS
+PACKAGES = ("fairseq_cli", "fairseq_etads", "etads_preprocess")
+FILE_SIZE = "COMMAND_SERVER_FILE_SIZE"
+"""The variable of the environment that says how many bytes no file of a command can grow beyond."""
+LATE_IMPORTS = ("torch._dynamo", "nltk.tokenize", "sacremoses", "sentencepiece")
+LATE_IMPORTS += ("subword_nmt.apply_bpe", "subword_nmt.learn_bpe")
+"""What commands import when they need it."""
+
+_PROGRAM = r"""#!{python} -IS
 import json, os, socket, sys
 name, real = os.path.basename(sys.argv[0]), {python!r}
 if name == "python" and sys.argv[1:2] != ["-"]:
@@ -33,145 +46,180 @@ if name == "python" and sys.argv[1:2] != ["-"]:
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 socket.send_fds(server, [b"x"], [0, 1, 2])
-server.sendall(json.dumps([[name, *sys.argv[1:]], os.getcwd(), dict(os.environ)]).encode())
-server.shutdown(socket.SHUT_WR)
+server.sendall(json.dumps([os.getpgrp(), [name, *sys.argv[1:]], os.getcwd(), dict(os.environ)]).encode() + b"\n")
 sys.exit(int(server.makefile().read() or 70))
 """
 
 
-def entry_points() -> Dict[str, metadata.EntryPoint]:
-    """The console commands of fairseq and of this project, by name."""
-    points = [point for name in DISTRIBUTIONS for point in metadata.distribution(name).entry_points]
-    return {point.name: point for point in points if point.group == "console_scripts"}
+def entry_points() -> Dict[str, str]:
+    """The console commands of fairseq and of this project, by name, as "module:function"."""
+    points = [point for distribution in metadata.distributions() for point in distribution.entry_points]
+    points = [point for point in points if point.group == "console_scripts"]
+    return {point.name: point.value for point in points if point.value.split(".")[0] in PACKAGES}
 
 
-def start(folder: Path) -> Tuple[subprocess.Popen, Path]:
-    """Start a server; returns its process and the folder to put first on PATH. End it with :func:`stop`."""
-    address, programs = str(folder / "server"), folder / "bin"
-    assert len(address) < 100, "the address of a Unix socket is short"
-    programs.mkdir()
-    for name in [*entry_points(), "python"]:
-        program = programs / name
-        program.write_text(_CLIENT.format(python=sys.executable, address=address))
-        program.chmod(0o755)
-    command = [sys.executable, str(Path(__file__).resolve()), address]
-    with open(folder / "server.log", "w") as log:
-        # where no folder is called fairseq_etads, so that --user-dir finds the installed package, as it does for users
-        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not os.path.exists(address):
-        assert server.poll() is None and time.monotonic() < deadline, (folder / "server.log").read_text()
-        time.sleep(0.05)
-    return server, programs
+class CommandServer:
+    """The server's process, and the folder of programs; :meth:`close` ends the one and removes the other.
+
+    Commands can be called from the session of processes that the server was started in.
+
+    Args:
+        more: commands besides the installed ones: name -> "module:function".
+        environment: of the server; a command has that of its caller.
+
+    Attributes:
+        programs: the folder to put first on PATH.
+    """
+
+    def __init__(self, more: Optional[Mapping[str, str]] = None, environment: Optional[Mapping[str, str]] = None):
+        self._folder = Path(tempfile.mkdtemp(prefix="commands-"))  # its path is short, as that of a socket has to be
+        self.programs = self._folder / "bin"
+        self.programs.mkdir()
+        address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
+        for name in [*commands, "python"]:
+            program = self.programs / name
+            program.write_text(_PROGRAM.format(python=sys.executable, address=address), encoding="utf-8")
+            program.chmod(0o755)
+        with open(self._folder / "log", "w", encoding="utf-8") as log:
+            # where no folder is called fairseq_etads, so that the installed package is imported
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).resolve()), address, json.dumps(commands)], cwd=self._folder,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment,
+            )  # fmt: skip
+        assert self._process.stdout is not None
+        if b"ready\n" not in self._process.stdout:  # fairseq may log before
+            raise RuntimeError((self._folder / "log").read_text(encoding="utf-8"))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder)
 
 
-def stop(server: subprocess.Popen) -> None:
-    """End a server and whatever it still runs."""
-    os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+class _Installed(set):
+    """Folders of packages that --user-dir has loaded, wherever a link leads to them."""
+
+    def __contains__(self, folder):
+        return super().__contains__(os.path.realpath(folder))
 
 
-def _preload() -> None:
-    """Import what the commands import, the plugin by the function that --user-dir calls."""
-    import argparse
-    import importlib
-    import logging
-
-    from fairseq.utils import import_user_module
+def _import_all(commands: Dict[str, str]) -> None:
+    """Import what the commands import, the plugin as --user-dir does."""
+    import multiprocessing
 
     sys.argv = ["fairseq-train"]
-    import_user_module(argparse.Namespace(user_dir="fairseq_etads"))
-    for name in ("torch._dynamo", "nltk", "sacremoses", "sentencepiece", "subword_nmt.apply_bpe"):
-        importlib.import_module(name)  # what commands import late
-    for point in entry_points().values():
-        importlib.import_module(point.module)
-        if point.module.startswith("fairseq_cli"):
-            del sys.modules[point.module]  # imported again by the fork, because importing it sets up logging
+    import_module("fairseq_etads.plugin")
+    for name in (*LATE_IMPORTS, *(value.split(":")[0] for value in commands.values())):
+        import_module(name)
+    for name in [name for name in sys.modules if name.startswith("fairseq_cli.")]:
+        del sys.modules[name]  # imported again by the fork, because importing it sets up logging
+    from etads_preprocess import processes
+    from fairseq import utils
+
+    import fairseq_etads
+
+    utils.import_user_module.memo = _Installed([os.path.realpath(os.path.dirname(fairseq_etads.__file__))])
+    processes._processes = lambda preload: multiprocessing.get_context("fork")
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
 
 
-def _run(argv, directory, environment) -> None:
-    """Become the command: its directory, environment and arguments; then call it."""
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = argv
-    if argv[0] == "python":
-        sys.argv = argv[1:]
-        exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
-    else:
-        sys.exit(entry_points()[argv[0]].load()())
+def _serve(address: str, commands: Dict[str, str]) -> None:
+    """Answer requests until standard input ends, which is when the process that started this one does."""
+    _import_all(commands)
+    gc.collect()
+    gc.freeze()  # so that collections in the forks do not touch, and so copy, the pages of all imported modules
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(64)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the commands
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended are forgotten at once
+    print("ready", flush=True)
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            try:
+                _answer(connection, commands)
+            finally:
+                os._exit(70)
+        connection.close()
 
 
-def _status(argv, directory, environment) -> int:
-    """Run a command in this process; its exit status."""
-    try:
-        _run(argv, directory, environment)
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        print(end.code, file=sys.stderr)
-        return 1
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    return 0
-
-
-def _serve_one(connection: socket.socket) -> None:
-    """In a fork of the server: take the streams and the request, run the command in another fork, send its status."""
+def _answer(connection: socket.socket, commands: Dict[str, str]) -> None:
+    """In a fork of the server: take a request, run the command in another fork, and send its status."""
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
-    request = json.loads(connection.makefile().read())
+    line = connection.makefile().readline()
+    if not line.endswith("\n"):  # the program has been killed
+        return
+    group, *request = json.loads(line)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     child = os.fork()
     if child:
         for stream in streams:
             os.close(stream)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        connection.sendall(str(status if status >= 0 else 128 - status).encode())
+        with contextlib.suppress(OSError):  # the program has been killed, too
+            connection.sendall(str(status if status >= 0 else 128 - status).encode())
+        return
+    os.setpgid(0, group)
+    if _has_ended(connection):  # killed before this process was in its group
         return
     connection.close()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode, closefd=False) for n, mode in enumerate("rww"))
-    status = _status(*request)
+    sys.stdin, sys.stdout = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rw"))
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
+    os._exit(_status(commands, *request))
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Whether the program has ended. One that has sent its request sends no more."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def _run(commands, argv, directory, environment) -> object:
+    """Become the command: its directory, environment and arguments; then call it."""
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = argv
+    if FILE_SIZE in os.environ:
+        limit = int(os.environ[FILE_SIZE])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # Python ignores the signal SIGXFSZ
+    if argv[0] == "python":
+        sys.argv = argv[1:]
+        exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
+        return None
+    module, _, function = commands[argv[0]].partition(":")
+    return getattr(import_module(module), function)()
+
+
+def _status(commands, *request) -> int:
+    """The exit status of a command, which is run to its end like that of a process of its own."""
+    try:
+        sys.exit(_run(commands, *request))
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if status and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
-def _serve(address: str) -> None:
-    """Answer requests until the process that started this one is gone."""
-    _preload()
-    gc.collect()
-    gc.freeze()  # so that collections in the forks do not touch, and so copy, the pages of all imported modules
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address + ".new")
-    listener.listen(64)
-    os.rename(address + ".new", address)  # it appears when it answers
-    listener.settimeout(5)
-    parent = os.getppid()
-    while os.getppid() == parent:  # the tests that started it may have been killed
+    for stream in (sys.stdout, sys.stderr):
         try:
-            connection, _ = listener.accept()
-        except socket.timeout:
-            continue
-        connection.setblocking(True)
-        if os.fork() == 0:
-            listener.close()
-            try:
-                _serve_one(connection)
-            finally:
-                os._exit(0)
-        connection.close()
-        try:  # forks that have ended
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
+            stream.flush()
+        except OSError:
+            status = status or 120  # as Python does
+    return status & 255
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,10 +1,12 @@
 """Fixtures for all tests."""
 
 import signal
+from multiprocessing import forkserver
 
 import pytest
+import seeds  # first: it replaces what test modules import and call
 import torch
-from hypothesis import settings
+from hypothesis import seed, settings
 
 # a shell starts background jobs with Ctrl-C ignored, and processes of the tests would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -12,6 +14,29 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # the same examples in every run, and nothing written beside the tests
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.load_profile("repeatable")
+
+
+def _preload_for_all(modules, preload=forkserver.set_forkserver_preload):
+    """Commands fork processes from a server that has imported what these need; all tests have the same server."""
+    from etads_preprocess.processes import TOKENIZER_MODULES
+
+    preload([*TOKENIZER_MODULES])
+
+
+forkserver.set_forkserver_preload = _preload_for_all
+
+
+def pytest_collection_modifyitems(items):
+    """Hypothesis draws other examples with another seed as well."""
+    for item in items:
+        if seeds.OFFSET and hasattr(item.function, "hypothesis"):
+            seed(seeds.OFFSET)(item.function)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Before the fixtures of each test."""
+    seeds.start()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -100,11 +100,24 @@ def make_batch(documents: List[List[int]], left: bool = False, width: Optional[i
     return batch
 
 
-def run_command(command: List[str], cwd: Path, check: bool = True, **kwargs) -> subprocess.CompletedProcess:
-    """Run a console command of this environment and return its output; a failure shows the output."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+PROGRAMS = [str(Path(sys.executable).parent)]
+"""The folders where :func:`run_command` looks for commands first; tests/e2e puts those of a command server before."""
+
+
+def environment(anew: bool = False) -> Dict[str, str]:
+    """That of :func:`run_command`."""
+    folders = PROGRAMS[-1:] if anew else PROGRAMS
+    return {**os.environ, "PATH": os.pathsep.join([*folders, os.environ["PATH"]])}
+
+
+def run_command(command: List[str], cwd: Path, check: bool = True, anew: bool = False, **kwargs):
+    """Run a console command of this environment and return its output; a failure shows the output.
+
+    Args:
+        anew: start it as users do, not by a command server, which has imported everything already.
+    """
     result = subprocess.run(
-        command, cwd=cwd, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs
+        command, cwd=cwd, env=environment(anew), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kwargs
     )
     if check:
         assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-4000:]}"

@@ -11,7 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import fingerprint, known_words
+from ..vocabulary.dictionary import check_trained_with, known_words
 
 logger = logging.getLogger(__name__)
 
@@ -86,13 +86,10 @@ def _read(path: str, task: Any) -> Dict[str, Tensor]:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"--init-from {path}: not a checkpoint of fairseq-train ({reason})") from None
     state = checkpoint.get("task_state") or {}
-    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
-        trained = state.get(f"{side}_dictionary")
-        if trained is not None and trained != fingerprint(dictionary):
-            raise ValueError(
-                f"--init-from {path}: it was trained with another {side} dictionary (fingerprint {trained}) than that "
-                f"of DATA ({fingerprint(dictionary)}): make the data with its dictionary (etads-prepare --like)"
-            )
+    try:
+        check_trained_with(state, task.source_dictionary, task.target_dictionary)
+    except ValueError as error:
+        raise ValueError(f"--init-from {path}: {error}") from None
     if "source_dictionary" not in state:
         logger.warning(f"--init-from {path}: it does not say which dictionary it has, which must be that of DATA")
     return {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}

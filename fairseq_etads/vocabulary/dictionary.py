@@ -8,7 +8,7 @@ import copy
 import hashlib
 import re
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 import torch
 from fairseq.data import Dictionary
@@ -46,6 +46,22 @@ def fingerprint(dictionary: Dictionary) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of the known words, in order; the copy tail does not count."""
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
+    """Raise ValueError if a checkpoint was trained with other dictionaries than these, which are DATA's.
+
+    Args:
+        state: of the checkpoint's task; one that has no fingerprint of a dictionary may have been trained with any.
+    """
+    for side, dictionary in (("source", source), ("target", target)):
+        trained, found = state.get(f"{side}_dictionary"), fingerprint(dictionary)
+        if trained not in (None, found):
+            raise ValueError(
+                f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
+                f"checkpoint was trained with ({trained}): give the data directory with which it was trained, or make "
+                "the data with its dictionary (etads-prepare --like)"
+            )
 
 
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:

@@ -27,26 +27,13 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-data="" out=$ROOT/runs/aggregation_cnndm seeds="1" steps=200000 pointer=soft device=() more=()
 rows="m1 m2 m3 m4 m5 m6 m7 e4d3 e4d2 e2d4 e3d4"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --rows) need_value "$@"; rows=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --pointer) need_value "$@"; pointer=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+data="" out=$ROOT/runs/aggregation_cnndm seeds="1" steps=200000 pointer=soft
+read_options "--data --out --rows --seeds --steps --pointer --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
 need_integer --steps "$steps"
 need_choice --pointer "$pointer" soft none
-for row in $rows; do need_choice --rows "$row" m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4; done
+need_choices --rows "$rows" "m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4"
 use_environment
 
 # options_of ROW: its options of fairseq-train, one word a line

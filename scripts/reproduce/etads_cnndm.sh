@@ -48,24 +48,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 all="basic focus saliency etads encoder-2 encoder-6 decoder-2 decoder-6 saliency-1-2 saliency-3-4 focus-1-2 focus-3-4"
-data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000 device=() more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --rows) need_value "$@"; rows=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000
+read_options "--data --out --rows --seeds --steps --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
 need_integer --steps "$steps"
-# shellcheck disable=SC2086  # words of lists
-for row in $rows; do need_choice --rows "$row" $all; done
+need_choices --rows "$rows" "$all"
 use_environment
 
 # options_of ROW: its options of fairseq-train, one word a line

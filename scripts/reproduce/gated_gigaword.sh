@@ -24,26 +24,13 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-data="" duc="" out=$ROOT/runs/gated_gigaword seeds="1" epochs=10 device=() more=()
-rows="transformer es_transformer gated_es_transformer"
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --duc) need_value "$@"; duc=$2; shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --rows) need_value "$@"; rows=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --epochs) need_value "$@"; epochs=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+all="transformer es_transformer gated_es_transformer"
+data="" duc="" out=$ROOT/runs/gated_gigaword rows=$all seeds="1" epochs=10
+read_options "--data --duc --out --rows --seeds --epochs --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_gigaword.sh
 [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
 need_integer --epochs "$epochs"
-for row in $rows; do need_choice --rows "$row" transformer es_transformer gated_es_transformer; done
+need_choices --rows "$rows" "$all"
 use_environment
 
 decoding=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- --replace-unknown)

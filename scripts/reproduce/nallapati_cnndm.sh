@@ -29,31 +29,14 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 all="words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage"
-data="" pg_data="" vectors=() out=$ROOT/runs/nallapati_cnndm rows=$all seeds="1" device=() more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --pg-data) need_value "$@"; pg_data=$2; shift 2 ;;
-        --vectors) need_value "$@"; vectors=(--encoder-embed-path "$2" --decoder-embed-path "$2"); shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --rows) need_value "$@"; rows=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
-# shellcheck disable=SC2086  # words of lists
-for row in $rows; do
-    need_choice --rows "$row" $all
-    if [ "$row" = pg_coverage ]; then
-        need_prepared --pg-data "$pg_data" scripts/prepare_cnndm.sh
-    else
-        need_prepared --data "$data" scripts/prepare_cnndm.sh
-    fi
-done
+data="" pg_data="" vectors="" out=$ROOT/runs/nallapati_cnndm rows=$all seeds="1"
+read_options "--data --pg-data --vectors --out --rows --seeds --cpu --" "$@"
+need_choices --rows "$rows" "$all"
+[[ " $rows " != *" pg_coverage "* ]] || need_prepared --pg-data "$pg_data" scripts/prepare_cnndm.sh
+[[ " $rows " != *" words_"* ]] || need_prepared --data "$data" scripts/prepare_cnndm.sh
 use_environment
+begin=()
+[ -z "$vectors" ] || begin=(--encoder-embed-path "$vectors" --decoder-embed-path "$vectors")
 
 systems=()
 for seed in $seeds; do
@@ -61,7 +44,7 @@ for seed in $seeds; do
         run=$out/$row-$seed prepared=$data/prepared words="150000 60000"
         decoding=(--beam 5 --max-len 100)
         options=(--encoder-embed-dim 100 --encoder-hidden-size 200 --truncate-source 800 --truncate-target 100 --max-epoch 35
-            "${ADADELTA[@]}" ${vectors[@]+"${vectors[@]}"})
+            "${ADADELTA[@]}" ${begin[@]+"${begin[@]}"})
         if [ "$row" = pg_coverage ]; then
             prepared=$pg_data/prepared words="50000 50000"
             # the last checkpoint: the best by likelihood may be from before the coverage loss

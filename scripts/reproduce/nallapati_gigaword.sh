@@ -43,27 +43,16 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-row="" data="" duc="" vectors=() out=$ROOT/runs/nallapati_gigaword seed=1 device=() more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --row) need_value "$@"; row=$2; shift 2 ;;
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --duc) need_value "$@"; duc=$2; shift 2 ;;
-        --vectors) need_value "$@"; vectors=(--encoder-embed-path "$2" --decoder-embed-path "$2"); shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --seed) need_value "$@"; seed=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+row="" data="" duc="" vectors="" out=$ROOT/runs/nallapati_gigaword seed=1
+read_options "--row --data --duc --vectors --out --seed --cpu --" "$@"
 need_choice --row "$row" words-lvt2k-1sent words-lvt5k-1sent words-lvt2k-2sent words-lvt2k-2sent-hieratt \
     feats-lvt2k-2sent feats-lvt2k-2sent-ptr
 need_prepared --data "$data" scripts/prepare_gigaword.sh
 [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
 need_integer --seed "$seed"
 use_environment
+begin=()
+[ -z "$vectors" ] || begin=(--encoder-embed-path "$vectors" --decoder-embed-path "$vectors")
 
 arch=${row//-?sent/} run=$out/$row-$seed decoding=()
 case $row in
@@ -73,7 +62,7 @@ esac
 # taught to write <unk> for words that are no candidates, so <unk> must be allowed
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
-    --max-epoch 15 --save-interval-updates 10000 --seed "$seed" ${vectors[@]+"${vectors[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    --max-epoch 15 --save-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
 summarise() {
     local prepared=$1 output=$2
     shift 2

@@ -21,25 +21,12 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" names="plain temporal" device=() more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --subset) need_value "$@"; subset=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --systems) need_value "$@"; names=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" names="plain temporal"
+read_options "--data --out --steps --subset --seeds --systems=names --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_sumpubmed.sh
 need_integer --steps "$steps"
 need_choice --subset "$subset" test valid
-for name in $names; do need_choice --systems "$name" plain temporal; done
+need_choices --systems "$names" "plain temporal"
 use_environment
 
 systems=()

@@ -1,8 +1,20 @@
-"""The toy task binarised, and a model trained on it, both by the real commands."""
+"""A server of commands for all tests; the toy task binarised, and a model trained on it, both by the real commands."""
+
+import contextlib
 
 import pytest
-from helpers import run_command
+from command_server import CommandServer
+from helpers import PROGRAMS, run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, write_pairs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    """The folder of programs that run commands without their start; ``run_command`` finds it."""
+    with contextlib.closing(CommandServer()) as server:
+        PROGRAMS.insert(0, str(server.programs))
+        yield server.programs
+        PROGRAMS.remove(str(server.programs))
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +29,7 @@ def corpus(tmp_path_factory):
         [*PREPROCESS, str(directory / "bin")]
         + [f"--{split}pref={text / split}" for split in ("train", "valid", "test")],
         cwd=directory,
+        anew=True,
     )
     return directory
 
@@ -30,5 +43,6 @@ def trained(corpus, tmp_path_factory):
         + ["--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3", "--max-update", "300"]
         + ["--save-dir", str(save), "--no-epoch-checkpoints"],
         cwd=save,
+        anew=True,
     )
     return save

@@ -3,11 +3,9 @@
 import hashlib
 import json
 import math
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +15,7 @@ from typing import Any, Callable, Dict, List, Set, Tuple
 import corpora
 import torch
 from documented import ROOT, header
+from helpers import run_command
 from toy import hypotheses
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
@@ -45,27 +44,17 @@ def small(words: List[str]) -> List[str]:
 
 
 class Workshop:
-    """A folder with raw corpora, what the documented commands make of them, and the runs of recipes.
+    """A folder with raw corpora, what the documented commands make of them, and the runs of recipes."""
 
-    Args:
-        programs: the folder to put first on PATH.
-    """
-
-    def __init__(self, folder: Path, programs: Path):
-        self.folder, self.programs = folder, programs
+    def __init__(self, folder: Path):
+        self.folder = folder
         self._made: Dict[Any, Any] = {}
 
     def run(self, command: List[str], check: bool = True) -> subprocess.CompletedProcess:
         """Run a command of the repository or of PATH in the folder."""
         script = ROOT / command[0]
-        path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]])
-        result = subprocess.run(
-            [str(script) if script.is_file() else command[0], *map(str, command[1:])], cwd=self.folder, text=True,
-            env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        if check:
-            assert result.returncode == 0, f"{shlex.join(map(str, command))}\n{result.stdout[-4000:]}"
-        return result
+        words = [str(script) if script.is_file() else command[0], *map(str, command[1:])]
+        return run_command(words, cwd=self.folder, check=check)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make`` returned when it was first called for this key."""

@@ -1,17 +1,19 @@
-"""fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse."""
+"""fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse.
+
+Each is started as users do at least once; see command_server.py for the others.
+"""
 
 import os
 import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import run_command
+from helpers import environment, run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, hypotheses, summaries, write_pairs
 
 
@@ -25,7 +27,7 @@ def generate(data, checkpoint, *options, check=True, command="fairseq-generate",
 
 
 def test_it_learns_and_every_document_is_summarised(corpus, trained):
-    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt").stdout)
+    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", anew=True).stdout)
     expected = (corpus / "text" / "test.target").read_text().splitlines()
     assert sorted(found) == list(range(len(expected))), "documents were skipped"
     right = sum(found[number] == target for number, target in enumerate(expected))
@@ -40,7 +42,7 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
     documents.insert(7, [])
     output = generate(
         corpus / "bin", trained / "checkpoint_best.pt", "--buffer-size", "50", "--batch-size", "4",
-        command="fairseq-interactive", input="".join(" ".join(document) + "\n" for document in documents),
+        command="fairseq-interactive", input="".join(" ".join(document) + "\n" for document in documents), anew=True,
     ).stdout  # fmt: skip
     found = summaries(output)
     assert list(found) == list(range(41)), "not in the order of the input"
@@ -69,6 +71,7 @@ def test_validate_loads_the_checkpoint(trained, corpus):
         ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
         + ["--max-tokens", "400"],
         cwd=trained,
+        anew=True,
     ).stdout
     assert float(re.search(r"\| loss ([\d.]+) \|", output)[1]) < 1
 
@@ -92,6 +95,7 @@ checkpoint: {{save_dir: {tmp_path / "checkpoints"}, no_epoch_checkpoints: true}}
     output = run_command(
         ["fairseq-hydra-train", "--config-dir", str(tmp_path), "--config-name", "small", "+model.decoder_layers=1"],
         cwd=tmp_path,
+        anew=True,
     ).stdout
     assert output.count("FocusEncoderLayer(") == 1 and "gate_q_proj" not in output
     found = summaries(generate(corpus / "bin", tmp_path / "checkpoints" / "checkpoint_last.pt").stdout)
@@ -116,13 +120,12 @@ def test_training_killed_and_started_again_ends_with_the_same_parameters(corpus,
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run_command(train_command(corpus, whole, *updates), cwd=tmp_path)
 
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     with open(tmp_path / "log", "w") as log:
         # far more updates than it will live to see, so that it cannot end by itself
         process = subprocess.Popen(
             train_command(corpus, killed, "--max-update", "100000"),
             cwd=tmp_path,
-            env=environment,
+            env=environment(anew=True),
             stdout=log,
             stderr=log,
         )

@@ -5,10 +5,7 @@ must be seen to have done something. A new recipe or row is a line in RECIPES.
 """
 
 import re
-import tempfile
-from pathlib import Path
 
-import command_server
 import pytest
 from recipes import (
     RECIPES,
@@ -252,10 +249,7 @@ NAMES = [recipe.name for recipe in RECIPES_AND_ROWS]
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    with tempfile.TemporaryDirectory(prefix="etads") as folder:  # short, for the socket
-        server, programs = command_server.start(Path(folder))
-        yield Workshop(tmp_path_factory.mktemp("recipes"), programs)
-        command_server.stop(server)
+    return Workshop(tmp_path_factory.mktemp("recipes"))
 
 
 @pytest.mark.parametrize("recipe,row", ROWS)

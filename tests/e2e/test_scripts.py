@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import run_command
+from helpers import environment, run_command
 
 import fairseq_etads
 
@@ -98,8 +98,7 @@ def check_new_documents(run, tmp_path):
 
     def generate(*options, check=True, **kwargs):
         command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", *options]
-        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, **kwargs)
+        result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, **kwargs)
         assert result.returncode == 0 or not check, result.stderr
         return result
 

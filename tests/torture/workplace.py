@@ -6,15 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional
 
-from . import zygote
+from command_server import FILE_SIZE, CommandServer
 
 ROOT = Path(__file__).resolve().parents[2]
 HANGS_AFTER = 60.0
@@ -34,7 +32,7 @@ class Run:
 
 
 class Workplace:
-    """Folders for so many trials at a time, and the process that starts their commands.
+    """Folders for so many trials at a time, and the server that runs their commands.
 
     Attributes:
         folders: absolute paths, of the same form for each trial.
@@ -43,25 +41,12 @@ class Workplace:
     def __init__(self, folder: Path, jobs: int):
         self.folder = folder
         self.folders = [folder / f"trial-{number}" for number in range(jobs)]
-        # Unix sockets have short names
-        self._socket_folder = Path(tempfile.mkdtemp(prefix="torture-"))
-        address = str(self._socket_folder / "socket")
-        zygote.write_commands(folder / "bin", address)
         for trial in self.folders:
             self.link_plugin(trial)
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         environment.update(OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
-        self._zygote = subprocess.Popen(
-            [sys.executable, "-m", "torture.zygote", address, *map(str, self.folders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            cwd=folder,
-        )
-        assert self._zygote.stdout is not None
-        if b"ready\n" not in self._zygote.stdout:  # lines that fairseq logs may come first
-            raise RuntimeError("the process that starts commands has ended")
-        self.environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        self._server = CommandServer({"torture-digest": "torture.digest:main"}, environment)
+        self.environment = {**os.environ, "PATH": f"{self._server.programs}{os.pathsep}{os.environ['PATH']}"}
 
     def link_plugin(self, trial: Path) -> None:
         """Make an empty folder for a trial; ``--user-dir fairseq_etads`` is the package under test there."""
@@ -72,9 +57,7 @@ class Workplace:
         (trial / "fairseq_etads").symlink_to(Path(fairseq_etads.__file__).parent)
 
     def close(self) -> None:
-        self._zygote.kill()
-        self._zygote.wait()
-        shutil.rmtree(self._socket_folder)
+        self._server.close()
 
     def restore(self, trial: Path, state: Optional[Path]) -> None:
         """Make ``trial`` a copy of ``state``, or empty."""
@@ -102,11 +85,11 @@ class Workplace:
         process = subprocess.Popen(
             command,
             cwd=trial,
-            env={**self.environment, **({} if file_size is None else {zygote.FILE_SIZE: str(file_size)})},
+            env={**self.environment, **({} if file_size is None else {FILE_SIZE: str(file_size)})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=os.setpgrp,  # the zygote can join a group of its own session only
+            preexec_fn=os.setpgrp,  # not start_new_session: the server can join a group of its own session only
         )
         timer = None
         if disturbance is not None:

@@ -17,12 +17,19 @@ def options(**changes):
     return argparse.Namespace(**{**values, **changes})
 
 
-def copying(task, logit=-1e4, kind="soft"):
+def copying(task, logit=-1e4, kind="soft", **changes):
     """A pointer model that only copies, unless told otherwise."""
-    model = make_model("etads", task, pointer=kind)
+    model = make_model("etads", task, pointer=kind, **changes)
     with torch.no_grad():
         model.decoder.pointer.gate.weight.zero_()
         model.decoder.pointer.gate.bias.fill_(logit)
+    return model
+
+
+def fond_of_the_unknown_word(model):
+    """The same model, which was built with ``output_bias``; it writes the unknown word wherever it may."""
+    with torch.no_grad():
+        model.decoder.output_projection.bias[3] = 20
     return model
 
 
@@ -66,10 +73,7 @@ def test_documents_that_finish_early_leave_the_others_their_words():
 @pytest.mark.parametrize("allow,seen", [(False, False), (True, True)])
 def test_the_unknown_word_appears_only_if_allowed(allow, seen):
     task = make_task(tail=TAIL, allow_unk=allow)
-    model = copying(task, logit=3.0)
-    with torch.no_grad():
-        unknown = model.decoder.embed_tokens.weight[3]
-        model.decoder.embed_tokens.weight[3] = 4 * (unknown + 1)  # the model is fond of it
+    model = fond_of_the_unknown_word(copying(task, logit=3.0, output_bias=True))
     found = [word for summary in words(summarise(task, [model], DOCUMENTS)) for word in summary]
     assert (3 in found) == seen
 
@@ -163,14 +167,12 @@ def test_positions_of_copied_words():
 
 def test_unknown_words_are_replaced_by_what_is_attended_most():
     task = make_task(tail=TAIL)
-    model = make_model("etads", task)
-    with torch.no_grad():
-        model.decoder.embed_tokens.weight[3] = model.decoder.embed_tokens.weight[3] * 4 + 1
+    model = fond_of_the_unknown_word(make_model("etads", task, output_bias=True))
     generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"keep_attention": True})
-    tokens = make_batch(DOCUMENTS)
+    tokens, prefix = make_batch(DOCUMENTS), torch.full((len(DOCUMENTS), 1), 5)  # a word that is not replaced
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-    plain = task.inference_step(generator, [model], {"net_input": net_input})
-    replaced = summarise(task, [model], DOCUMENTS, replace_unk="")
+    plain = task.inference_step(generator, [model], {"net_input": net_input}, prefix_tokens=prefix)
+    replaced = summarise(task, [model], DOCUMENTS, prefix=prefix, replace_unk="")
     some = 0
     for document, before, after in zip(DOCUMENTS, plain, replaced):
         attention = before[0]["attention"]  # (S, T)
@@ -183,15 +185,14 @@ def test_unknown_words_are_replaced_by_what_is_attended_most():
             assert new == document[max(known, key=lambda place: attention[place, step].item())]
     assert some, "no unknown word was produced: nothing was shown"
     task.cfg.replace_unknown = True
-    assert words(summarise(task, [model], DOCUMENTS)) == words(replaced), "--replace-unknown is the same"
+    same = summarise(task, [model], DOCUMENTS, prefix=prefix)
+    assert words(same) == words(replaced), "--replace-unknown is the same"
 
 
 def test_an_unknown_word_is_replaced_by_its_spelling_where_there_are_two_dictionaries():
     task = make_task(tail=TAIL)
     task.tgt_dict = make_dictionary(words=20)
-    model = make_model("etads", task, share_all_embeddings=False)
-    with torch.no_grad():
-        model.decoder.output_projection.weight[3] = model.decoder.output_projection.weight[3] * 4 + 1
+    model = fond_of_the_unknown_word(make_model("etads", task, share_all_embeddings=False, output_bias=True))
     documents = [[10, 50, 43], [60, 61]]
     found = summarise(task, [model], documents, replace_unk="")
     spelt = [set(task.tgt_dict.string(hypotheses[0]["tokens"]).split()) for hypotheses in found]
@@ -204,9 +205,7 @@ def test_an_unknown_word_is_replaced_by_its_spelling_where_there_are_two_diction
 
 def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignment():
     task = make_task(tail=TAIL)
-    model = make_model("etads", task)
-    with torch.no_grad():
-        model.decoder.embed_tokens.weight[3] = model.decoder.embed_tokens.weight[3] * 4 + 1
+    model = fond_of_the_unknown_word(make_model("etads", task, output_bias=True))
     documents = [[5, 6, 7], [3, 3]]
     plain, filed = words(summarise(task, [model], documents)), summarise(task, [model], documents, replace_unk="file")
     assert words(filed) == plain

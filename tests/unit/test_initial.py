@@ -125,7 +125,7 @@ def test_other_dictionaries_are_refused(tmp_path):
     other = steps_task()
     for dictionary in (other.src_dict, other.tgt_dict):
         dictionary.symbols = [*dictionary.symbols[:-12], "another", *dictionary.symbols[-11:]]
-    with pytest.raises(ValueError, match=r"another source dictionary .*--like"):
+    with pytest.raises(ValueError, match=r"--init-from .*the source dictionary in DATA .* is not the one .*--like"):
         load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
     larger = foreign_model("transformer_tiny", steps_task())
     larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import sys
 
 import corpora
 import pytest
@@ -234,21 +235,28 @@ def test_compressed_tables_that_are_cut_off_or_damaged_are_refused(tmp_path, cap
         assert report["splits"]["train"]["documents"] == 500
 
 
-def test_zstandard_is_read_or_its_package_named(tmp_path, capsys):
+def test_zstandard_is_read(tmp_path, capsys):
+    zstandard = pytest.importorskip("zstandard", reason="the package zstandard is not installed")
     content = corpora.table(tmp_path / "a.jsonl", records(range(500))).read_bytes()
     path = tmp_path / "a.jsonl.zst"
-    try:
-        import zstandard
-    except ImportError:
-        path.write_bytes(b"x")
-        error = refused(tmp_path, capsys, "table", "--train", path)
-        assert ".zst needs zstandard: pip install zstandard, or decompress it first" in error
-        return
-    packed = zstandard.compress(content)
+    packed = zstandard.ZstdCompressor(write_checksum=True).compress(content)  # as the command zstd does
     path.write_bytes(packed + packed)
     assert run(tmp_path, "table", "--train", path)[1]["splits"]["train"]["documents"] == 1000
     path.write_bytes(packed[:-1])
     assert "cut off" in refused(tmp_path, capsys, "table", "--train", path, "--force")
+    damaged = bytearray(packed)
+    damaged[len(packed) // 2] ^= 1
+    path.write_bytes(damaged)
+    assert f"{path}: cannot be read (" in refused(tmp_path, capsys, "table", "--train", path, "--force")
+
+
+def test_without_zstandard_its_package_is_named(tmp_path, capsys, monkeypatch):
+    for module in ("zstandard", "compression.zstd"):
+        monkeypatch.setitem(sys.modules, module, None)
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"x")
+    error = refused(tmp_path, capsys, "table", "--train", path)
+    assert ".zst needs zstandard: pip install zstandard, or decompress it first" in error
 
 
 SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <unk> <cit> &#39;ok&#39; <br/>\u202eback\u200d"
