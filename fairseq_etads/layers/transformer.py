@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32, attention_weights, saliency_attention
 from ..focus import focus_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
+from .figures import Observed
 from .focus import FocalNetwork, focal_options
 from .precision import in_float32, keep_float32
 
@@ -47,7 +48,7 @@ def _refuse(module: nn.Module, **unsupported: Any) -> None:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
 
 
-class FocusAttention(MultiheadAttention):
+class FocusAttention(Observed, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
     Args:
@@ -74,6 +75,8 @@ class FocusAttention(MultiheadAttention):
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
+        if self.figures is not None:
+            self.figures.add_focus(center, scope, strength, key_padding_mask)
         out = focus_attention(
             split_heads(q, self.num_heads),
             split_heads(k, self.num_heads),
@@ -87,7 +90,7 @@ class FocusAttention(MultiheadAttention):
         return self.out_proj(merge_heads(out).to(v.dtype)), None
 
 
-class BridgeAttention(MultiheadAttention):
+class BridgeAttention(Observed, MultiheadAttention):
     """Encoder-decoder attention ("bridge" in ETADS), with or without the saliency gate (section 3.3).
 
     Args:
@@ -152,6 +155,8 @@ class BridgeAttention(MultiheadAttention):
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
             gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
+            if self.figures is not None:
+                self.figures.add_gate(q, k, gate_q, memory["prev_gate_key"], mask, self.gate)
             arguments = q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p
             out, weights = saliency_attention(*arguments, need_weights=True, own_format=stepwise, form=self.gate)
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
