@@ -54,12 +54,22 @@ class AttentionFigures:
 
     @torch.no_grad()
     def add_gate(
-        self, q: Tensor, k: Tensor, gate_q: Tensor, gate_k: Tensor, key_padding_mask: Optional[Tensor], form: str
+        self,
+        q: Tensor,
+        k: Tensor,
+        gate_q: Tensor,
+        gate_k: Tensor,
+        key_padding_mask: Optional[Tensor],
+        form: str,
+        gate_level: Optional[Tensor],
     ) -> None:
         """Of a layer: what :func:`saliency_attention` is given."""
         index = self._middle[:, None, None, None].expand(-1, q.shape[1], 1, q.shape[3])
         weights = attention_weights(q.gather(2, index), k, key_padding_mask)  # (B, H, 1, S)
-        gate = torch.sigmoid(attention_scores(gate_q.gather(2, index), gate_k)) * (1 if form == "sigmoid" else 2)
+        logits = attention_scores(gate_q.gather(2, index), gate_k)
+        if gate_level is not None:
+            logits = logits + gate_level[:, None, None]
+        gate = torch.sigmoid(logits) * (1 if form == "sigmoid" else 2)
         self._add("gate", gate * weights, weights.new_tensor(float(weights.shape[0] * weights.shape[1])))
 
     def logs(self) -> Dict[str, Tensor]:

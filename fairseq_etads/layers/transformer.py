@@ -95,7 +95,12 @@ class BridgeAttention(Observed, MultiheadAttention):
 
     Args:
         saliency: gate the attention; adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without bias.
-        gate: the gate's form, one of ``GATES``. All but the paper's begin with W_h = 0, where attention is plain.
+        gate: the gate's form, one of ``GATES``. The logits of all but the paper's are
+
+            sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
+
+            with learned t_h (``gate_slope``) and b_h (``gate_level``), which begin at 0, where attention is plain. The
+            paper's plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
@@ -110,8 +115,9 @@ class BridgeAttention(Observed, MultiheadAttention):
             # gate near one half at first instead of saturated
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
-            if gate != "sigmoid":
-                nn.init.zeros_(self.gate_q_proj.weight)
+        has_slope = saliency and gate != "sigmoid"
+        self.gate_slope = nn.Parameter(torch.zeros(num_heads)) if has_slope else None
+        self.gate_level = nn.Parameter(torch.zeros(num_heads)) if has_slope else None
 
     def forward(
         self,
@@ -154,11 +160,17 @@ class BridgeAttention(Observed, MultiheadAttention):
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
+            gate_q, gate_k = self._gate_vectors(self.gate_q_proj(projected)), memory["prev_gate_key"]
+            if self.gate_slope is not None:
+                gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
+            gate_q = beams_to_queries(gate_q, documents).to(k.dtype)
+            level = None if self.gate_level is None else at_least_float32(self.gate_level)
             if self.figures is not None:
-                self.figures.add_gate(q, k, gate_q, memory["prev_gate_key"], mask, self.gate)
-            arguments = q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p
-            out, weights = saliency_attention(*arguments, need_weights=True, own_format=stepwise, form=self.gate)
+                self.figures.add_gate(q, k, gate_q, gate_k, mask, self.gate, level)
+            arguments = q, k, v, gate_q, gate_k, mask, dropout_p
+            out, weights = saliency_attention(
+                *arguments, need_weights=True, own_format=stepwise, form=self.gate, gate_level=level
+            )
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
@@ -170,6 +182,11 @@ class BridgeAttention(Observed, MultiheadAttention):
             return out, None
         weights = queries_to_beams(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _gate_vectors(self, projected: Tensor) -> Tensor:
+        """(T, B, d_m) -> (B, H, T, D); of length 1 where the gate is a cosine's."""
+        vectors = split_heads(projected, self.num_heads)
+        return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
@@ -187,7 +204,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             "prev_value": split_heads(self.v_proj(key), self.num_heads),
         }
         if self.gate_k_proj is not None:
-            memory["prev_gate_key"] = split_heads(self.gate_k_proj(projected), self.num_heads)
+            memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected))
         if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:

@@ -53,7 +53,8 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
     q, k, gate_q, gate_k = (torch.randn(2, 3, n, 4, generator=generator) for n in (5, 6, 5, 6))
     real, mask = ~padding_mask((5, 2), left), padding_mask((6, 4), False)
     figures = AttentionFigures(real)
-    figures.add_gate(q, k, gate_q, gate_k, mask, form)
+    level = torch.tensor([0.3, -0.4, 2.0])
+    figures.add_gate(q, k, gate_q, gate_k, mask, form, level)
     total = 0.0
     for b, step in ((0, 2), (1, 4 if left else 1)):
         for h in range(3):
@@ -61,7 +62,8 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
             query, gate = next(given), next(given)
             keys, gates = k[b, h, ~mask[b]].double(), gate_k[b, h, ~mask[b]].double()
             # with values of 1, the context is the share itself
-            total += factor * reference.saliency_attention(query, keys, torch.ones_like(keys), gate, gates)[0][0, 0]
+            given = query, keys, torch.ones_like(keys), gate, gates
+            total += factor * reference.saliency_attention(*given, level=float(level[h]))[0][0, 0]
     torch.testing.assert_close(figures.logs()["gate"].double(), total, rtol=1e-6, atol=1e-6)
     assert figures.logs()["gate_count"] == 6
 
