@@ -160,17 +160,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            gate_q, gate_k = self._gate_vectors(self.gate_q_proj(projected)), memory["prev_gate_key"]
-            if self.gate_slope is not None:
-                gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
-            gate_q = beams_to_queries(gate_q, documents).to(k.dtype)
-            level = None if self.gate_level is None else at_least_float32(self.gate_level)
-            if self.figures is not None:
-                self.figures.add_gate(q, k, gate_q, gate_k, mask, self.gate, level)
-            arguments = q, k, v, gate_q, gate_k, mask, dropout_p
-            out, weights = saliency_attention(
-                *arguments, need_weights=True, own_format=stepwise, form=self.gate, gate_level=level
-            )
+            out, weights = self._gated(q, k, v, projected, memory["prev_gate_key"], mask, stepwise)
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
@@ -182,6 +172,32 @@ class BridgeAttention(Observed, MultiheadAttention):
             return out, None
         weights = queries_to_beams(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _gated(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        projected: Tensor,
+        gate_k: Tensor,
+        key_padding_mask: Optional[Tensor],
+        own_format: bool,
+    ) -> Tuple[Tensor, Tensor]:
+        """:func:`saliency_attention` with the gate's queries made of the projected queries (T, B, d_m)."""
+        assert self.gate_q_proj is not None
+        gate_q = self._gate_vectors(self.gate_q_proj(projected))
+        level = None
+        if self.gate_slope is not None and self.gate_level is not None:
+            gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
+            level = at_least_float32(self.gate_level)
+        gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
+        if self.figures is not None:
+            self.figures.add_gate(q, k, gate_q, gate_k, key_padding_mask, self.gate, level)
+        dropout_p = _dropout_p(self)
+        out, weights = saliency_attention(
+            q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, True, own_format, self.gate, level
+        )
+        return out, weights
 
     def _gate_vectors(self, projected: Tensor) -> Tensor:
         """(T, B, d_m) -> (B, H, T, D); of length 1 where the gate is a cosine's."""
