@@ -115,6 +115,10 @@ def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left
     for name, got, want in zip(("q", "k", "v", "center", "scope", "strength"), gradients, wanted):
         torch.testing.assert_close(got.double(), want, rtol=2e-4, atol=2e-4, msg=lambda m, name=name: f"{name}: {m}")
     assert wanted[5][0].abs() > 1e-3, "a head begins to focus"
+    alone = [x.detach() for x in singles[:5]]
+    out = focus_attention(*alone, key_padding_mask=mask, form=form, strength=singles[5])
+    (gradient,) = torch.autograd.grad((out * weight.float()).sum(), singles[5])
+    torch.testing.assert_close(gradient.double(), wanted[5], rtol=2e-4, atol=2e-4)
 
 
 def test_a_strength_of_one_is_the_papers_form_and_of_zero_plain_attention():
