@@ -80,6 +80,7 @@ setup(
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
+            "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",
             "etads-corpus=etads_preprocess.corpus:main",
             "etads-debian=etads_preprocess.debian:main",
