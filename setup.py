@@ -64,6 +64,8 @@ setup(
         # libxml-parser-perl), and the list of irregular word forms for --irregular yes
         # fairseq's --tensorboard-logdir; it brings grpc and protobuf, and nothing else needs it
         "tensorboard": ["tensorboard>=2.10"],
+        # fairseq's --wandb-project; it brings a server program of its own, and nothing else needs it
+        "wandb": ["wandb>=0.16"],
         # Parquet is one format of many, and pyarrow is as large as all the others together
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart

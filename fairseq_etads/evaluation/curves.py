@@ -1,4 +1,4 @@
-"""Curves of trainings as small multiples, drawn with matplotlib: a panel for each figure, a colour for each training."""
+"""Curves of trainings, drawn with matplotlib as small multiples: a panel per figure, a colour per training."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple

@@ -22,7 +22,8 @@ from .rouge import METRICS, Settings, score_pair
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any may have a sample."""
+"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any may have a sample. (A
+worker without a last batch repeats the first batch of all, so a sample can be logged twice.)"""
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW")

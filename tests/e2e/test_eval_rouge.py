@@ -83,9 +83,8 @@ def test_two_workers_log_the_same_figures(corpus, tmp_path):
     assert "as rank 1" in logs[2], "there were no two workers"
     one, two, _ = (validations(log) for log in logs)
     assert one == two and one[1]["rouge1"] > 0
-    texts = [sorted(re.findall(r"\| validation sample (.*)", log)) for log in logs]
-    assert len(texts[0]) == 3 * 20 and texts[0] == sorted(texts[1] + texts[2]), "each worker shows its own"
-    assert texts[1] and texts[2]
+    texts = [re.findall(r"\| validation sample (.*)", log) for log in logs]
+    assert len(texts[0]) == 3 * 20 and set(texts[0]) == {*texts[1], *texts[2]} != set(texts[1]), "each shows its own"
 
 
 def test_subwords_are_joined(tmp_path):

@@ -1,5 +1,5 @@
-"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, samples in the log, and a generator
-that never outlives its model."""
+"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, samples in the log, and a
+generator that never outlives its model."""
 
 import logging
 import re
