@@ -91,7 +91,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
 def configuration(arch: str) -> Dict[str, Any]:
     """The sections of the configuration that trains an architecture as its paper does; ``task.data`` is missing."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
-    model = {"_name": arch}
+    model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
         value = getattr(preset, option, None)
         if value is not None and not str(value).startswith("${"):

@@ -96,7 +96,7 @@ class TrainingLog:
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """The kind of figures that a message holds, and the figures with their number of updates; nothing if it has none."""
+    """The kind of figures that a message holds, and the figures with their number of updates; nothing without any."""
     inner, means = _INNER.match(text), _MEANS.match(text)
     if inner:
         yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))

@@ -29,8 +29,8 @@ def folder(corpus, tmp_path_factory):
         "common.log_interval=1",
         "task.truncate_source=8",
     ]
-    options += ["+task.validation_samples=2", "+model.decoder_attention_heads=2", "+dataset.num_workers=0"]
-    options += ["+common.cpu=true", "+common.tensorboard_logdir=curves", "+common.wandb_project=etads"]
+    options += ["++task.validation_samples=2", "++model.decoder_attention_heads=2", "++dataset.num_workers=0"]
+    options += ["++common.cpu=true", "++common.tensorboard_logdir=curves", "++common.wandb_project=etads"]
     command = ["fairseq-hydra-train", "--config-dir", str(ROOT / "configs"), "--config-name", "etads"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
