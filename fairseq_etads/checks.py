@@ -29,14 +29,15 @@ _DECODING = (
     *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
     "infer_dtype",
 )
-_ROUGE = ("samples", "args", "post_process", "detok", "detok_args", "print_samples")
+_SCORING = ("samples", "print_samples")
+_GENERATING = ("args", "post_process", "detok", "detok_args")
 
 
 class CheckedOptions:
     """A mixin for a fairseq task: checks options when all that they depend on is known."""
 
     cfg: Any
-    _rouge: Any
+    _summaries: Any
     _trained: Optional[Dict[str, Any]]
     _pointer = "none"
     _candidates = 0
@@ -67,8 +68,8 @@ class CheckedOptions:
             check_task_options(self.cfg)
             if name == "summarization_nll":
                 check_loss_options(cfg, self._pointer, self._drops_layers)
-            if self._rouge is not None:  # now, and not in the first validation
-                check_decoding(self.cfg, self._rouge.options, self._pointer != "none")
+            if self._summaries is not None:  # now, and not in the first validation
+                check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
         return parent.build_criterion(cfg, *args, **kwargs)
 
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *rest: Any, **kwargs: Any) -> Any:
@@ -116,19 +117,22 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the options of the task before a training: ValueError if one of --eval-rouge has no effect.
+    """Check the options of the task before a training: ValueError if one about validation has no effect.
 
     Options of decoding are for later commands, so a warning is enough.
     """
     given = _given(task_cfg, _defaults(SummarizationConfig))
-    for option in _ROUGE:
+    generates = task_cfg.eval_rouge or task_cfg.validation_samples
+    for option in _SCORING:
         _need(given, f"eval_rouge_{option}", task_cfg.eval_rouge, "--eval-rouge")
+    for option in _GENERATING:
+        _need(given, f"eval_rouge_{option}", generates, "--eval-rouge or --validation-samples")
     _need(given, "eval_rouge_detok_args", task_cfg.eval_rouge_detok, "--eval-rouge-detok")
     ignored = [_shown(option, given[option]) for option in _DECODING if option in given]
-    if ignored and not task_cfg.eval_rouge:
+    if ignored and not generates:
         logger.warning(
-            f"{', '.join(ignored)}: an option of decoding has no effect in training without --eval-rouge; give it to "
-            "fairseq-generate"
+            f"{', '.join(ignored)}: an option of decoding has no effect in training without --eval-rouge or "
+            "--validation-samples; give it to fairseq-generate"
         )
 
 

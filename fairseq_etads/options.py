@@ -149,8 +149,13 @@ class SummarizationConfig(FairseqDataclass):
         },
     )
     eval_rouge_detok_args: str = field(default="{}", metadata={"help": "its options as JSON"})
-    eval_rouge_print_samples: int = field(
-        default=0, metadata={"help": "log the summaries and references of the first N documents"}
+    eval_rouge_print_samples: int = field(default=0, metadata={"help": "older name of --validation-samples"})
+    validation_samples: int = field(
+        default=0,
+        metadata={
+            "help": "in each validation, log the first N documents of each validation set with their summaries and "
+            "references as text; --eval-rouge-args are the options of generation, with or without --eval-rouge"
+        },
     )
     save_dir: str = II("checkpoint.save_dir")
     restore_file: str = II("checkpoint.restore_file")

@@ -20,7 +20,7 @@ from .data.checked import CheckedTask
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.unknown_words import check_data
-from .evaluation.validation import ValidationRouge, check_best_metric
+from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
 from .models.foreign import ForeignModels
 from .models.initial import is_first_launch, load_initial_weights
@@ -58,7 +58,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
-        self._rouge = ValidationRouge(self, cfg) if cfg.eval_rouge else None
+        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -143,25 +143,25 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
     ) -> Any:
         """One training step; tells the criterion which update it is."""
-        if self._rouge is not None:
-            self._rouge.forget()
+        if self._summaries is not None:
+            self._summaries.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
         self.check_unchanged()
         return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries."""
+        """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; samples are logged."""
         self.check_unchanged()
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
-        if self._rouge is not None:
-            logging_output.update(self._rouge.score(sample, model))
+        if self._summaries is not None:
+            logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """As fairseq's, with ROUGE if it was computed."""
         super().reduce_metrics(logging_outputs, criterion)
-        ValidationRouge.reduce_metrics(logging_outputs)
+        ValidationSummaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load one split, truncated."""
@@ -206,7 +206,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
             name=split,
             factors=self.load_factors(directory, split, pairs.src_sizes),
             sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
-            references=0 if self._rouge is None or split == self.cfg.train_subset else self._rouge.samples,
+            references=0 if self._summaries is None or split == self.cfg.train_subset else self._summaries.documents,
             left_pad_source=self.cfg.left_pad_source,
             left_pad_target=self.cfg.left_pad_target,
             shuffle=(split != "test"),

@@ -25,6 +25,7 @@ from .command import Parser, errors_in_one_line, printable
 from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
 from .documents import SPLITTER_MODULES, WARNINGS, BadDocument, Document, DocumentLines, LineOptions, Unfit, make_lines
 from .files import ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
+from .near_duplicates import LIST, near_duplicates, summarise_near
 from .overlap import overlap
 from .processes import ordered_map
 from .readers import READERS, Reader
@@ -263,7 +264,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
     for path in old:
         if path.resolve() in inputs:
             raise InputError(f"--force would delete {path}, which is an input; give another --out")
-    for path in (out / NAME, out / "report.json", *old):
+    for path in (out / NAME, out / "report.json", out / LIST, *old):
         path.unlink(missing_ok=True)
 
 
@@ -294,7 +295,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         InputError: the input or an earlier output does not fit.
     """
     out: Path = args.out
-    changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect")
+    changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect", "near_duplicates")
     options = {name: _for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing}
     if args.force:
         _delete_corpus(out, reader)
@@ -318,6 +319,10 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         report["splits"][split] = about
         write_json(out / "report.json", report)
     report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")
+    if args.near_duplicates is None:
+        (out / LIST).unlink(missing_ok=True)
+    else:
+        report["near-duplicates"] = near_duplicates(out, reader.splits(), args.near_duplicates, args.jobs)
     write_json(out / "report.json", report)
     _list_files(out, report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
@@ -361,6 +366,8 @@ def summarise(report: Dict[str, Any]) -> str:
             lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
+    if "near-duplicates" in report:
+        lines += summarise_near(report["near-duplicates"])
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator
 from fairseq_etads.text.files import STANDARD_INPUT, InputError, open_binary
 
 from .command import add_jobs
+from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch, parse_similarity
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
@@ -38,6 +39,10 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     add("--source-words", metavar="N", type=int, default=0, help="only the first N words of a document")
     add("--train-references", choices=("first", "all"), default="first",
         help="of several references in train: the first, or a pair for each (default: %(default)s)")  # fmt: skip
+    add("--near-duplicates", metavar="SIMILARITY", type=parse_similarity, nargs="?", const=DEFAULT_SIMILARITY,
+        help=f"count, show and list ({LIST}) documents nearly equal to another of their split or of an earlier "
+        f"one: that share so much of their runs of {SHINGLE} words (without a value: {DEFAULT_SIMILARITY}). Takes "
+        "out nothing; needs datasketch (pip install datasketch)")  # fmt: skip
     add("--force", action="store_true", help="replace another corpus in TEXT")
     add_jobs(parser)
 
@@ -60,6 +65,8 @@ def check_options(args: argparse.Namespace) -> None:
                 f"--fallback-encoding {args.fallback_encoding}: cannot be read line by line; convert the file first: "
                 f"iconv -f {args.fallback_encoding} -t UTF-8"
             )
+    if args.near_duplicates is not None:
+        check_datasketch()
     args.jobs = max(1, args.jobs)
 
 

@@ -3,8 +3,8 @@
 
     scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
-Shown are steps done and time left, validations, every kind of warning once, how much truncation leaves out, and the
-reason if the command fails. The exit status is the command's. Needs nothing but Python.
+Shown are steps done and time left, validations with their samples, every kind of warning once, how much truncation
+leaves out, and the reason if the command fails. The exit status is the command's. Needs nothing but Python.
 """
 
 import argparse
@@ -143,6 +143,8 @@ class Watcher:
             self._progress(text)
         elif module == "valid":
             self._validated(text)
+        elif text.startswith("validation sample "):
+            self.say(shorten(text), False)
         elif text.startswith("train ") and "left out)" in text:
             option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
             self.say(f"{text}; {option} sets how many are kept", False)

@@ -23,8 +23,10 @@
 #
 #   scripts/train.sh --text data/cnndm --out runs/etads -- --update-freq 4 --seed 2       (on a GPU also --fp16)
 #
-# While it trains, it shows steps and time left, validations and fairseq's warnings; DIR/train.log has everything. Curves, in
-# a browser:  ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir DIR/curves   (pip install tensorboard)
+# While it trains, it shows steps and time left, validations and fairseq's warnings; DIR/train.log has everything. Curves:
+# etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
+# DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). Summaries at each validation:
+# ... -- --validation-samples 3
 #
 # Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept. Ctrl-C interrupts
 # training, and the same command goes on from the last checkpoint.

@@ -1,9 +1,10 @@
-"""The command ``etads-models``: list the named architectures, or the options of one of them."""
+"""The command ``etads-models``: list the named architectures, show the options of one, or write configurations."""
 
 import argparse
 import logging
 import sys
 import warnings
+from pathlib import Path
 from typing import List, Optional
 
 from ..console import Parser, run
@@ -14,7 +15,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
         description="List the named architectures with their numbers of parameters, or the options of one of them.",
-        epilog="examples:  etads-models            etads-models etads",
+        epilog="examples:  etads-models            etads-models etads            etads-models --configs configs",
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
     parser.add_argument(
@@ -26,10 +27,18 @@ def _parser() -> argparse.ArgumentParser:
         help="entries of the summaries' dictionary, or of the one dictionary that some architectures need (default: as "
         "many as documents know)",
     )
+    parser.add_argument(
+        "--configs",
+        metavar="DIR",
+        type=Path,
+        help="write DIR/ARCH.yaml for fairseq-hydra-train, for every architecture",
+    )
     return parser
 
 
 def _show(args: argparse.Namespace) -> None:
+    if args.arch and args.configs:
+        raise InputError(f"--configs {args.configs}: goes without ARCH {args.arch}; it writes every architecture's")
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
         if size is not None and size < 5:
             raise InputError(f"{option} {size}: choose 5 or more")
@@ -39,6 +48,12 @@ def _show(args: argparse.Namespace) -> None:
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
     from .architectures import PRESETS, describe, options_of
 
+    if args.configs:
+        from .configurations import write_configurations
+
+        written = write_configurations(args.configs)
+        print(f"{len(written)} configurations: {args.configs}/ARCH.yaml")
+        return
     if args.arch:
         if args.arch not in PRESETS:
             raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")

@@ -13,11 +13,11 @@ from .. import __version__
 from ..console import Parser
 from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
 from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+from .plots import PLOT_SUFFIXES, check_matplotlib, draw
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, split_summary
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 REFERENCE = "reference"
 """Name of the first file of references in the report, where it stands as one more system."""
 COLUMN_HEADINGS = {
@@ -173,9 +173,7 @@ def _analyse(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     if args.plot:
-        from .plots import check_matplotlib, draw
-
-        check_matplotlib()
+        check_matplotlib("--plot")
     report = analyse(args)
     as_json = json.dumps(report, indent=2)
     if args.format == "json":

@@ -1,19 +1,38 @@
-"""Plots of ``etads-analyse``, drawn with matplotlib, which the extra ``plots`` installs."""
+"""Plots of ``etads-analyse``, drawn with matplotlib, which the extra ``plots`` installs; and what all plots share."""
 
+import contextlib
 import logging
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
 logging.getLogger("matplotlib").setLevel(logging.WARNING)  # even where another library has lowered the root logger's
 
 
-def check_matplotlib() -> None:
-    """Raise ValueError, before any work is done, if matplotlib is missing."""
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def check_matplotlib(what: str) -> None:
+    """Raise ValueError, before any work is done, if matplotlib is missing; ``what`` needs it."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise ValueError("--plot: matplotlib is missing: pip install matplotlib") from None
+        raise ValueError(f"{what}: matplotlib is missing: pip install matplotlib") from None
+
+
+@contextlib.contextmanager
+def repeatable() -> Iterator[None]:
+    """Settings of matplotlib with which the same figures give the same file, and names are shown as they are."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
+        yield
+
+
+def save(figure: Any, path: str) -> None:
+    """Write a figure without the date; the suffix of ``path`` says the format."""
+    metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
+    figure.savefig(path, metadata=metadata, dpi=150)
 
 
 def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
@@ -40,12 +59,11 @@ def draw(systems: Dict[str, Any], path: str) -> None:
         systems: name -> "figures" and "positions" as in :class:`.analysis.Analysis`.
         path: file to write; its suffix says the format.
     """
-    import matplotlib
     from matplotlib.figure import Figure  # without pyplot: no window, no global state
 
     novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}
     repeated = {f"repeated {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}
-    with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
+    with repeatable():
         figure = Figure(figsize=(15, 4.2), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
         _bars(left, systems, novel, "not in the document")
@@ -57,5 +75,4 @@ def draw(systems: Dict[str, Any], path: str) -> None:
         right.set_ylim(bottom=0)
         handles, labels = right.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-        metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
-        figure.savefig(path, metadata=metadata, dpi=150)
+        save(figure, path)

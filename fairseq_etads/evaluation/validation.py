@@ -1,4 +1,4 @@
-"""``--eval-rouge``: generate summaries in validation and log their ROUGE, by which checkpoints can be chosen."""
+"""Summaries in validation: their ROUGE (``--eval-rouge``), and samples to read (``--validation-samples``)."""
 
 import json
 import logging
@@ -16,18 +16,29 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
+from ..text.words import Characters
 from ..vocabulary.dictionary import known_words
 from .rouge import METRICS, Settings, score_pair
 
 logger = logging.getLogger(__name__)
+sample_logger = logging.getLogger(f"{__name__}.samples")
+"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any may have a sample. (A
+worker without a last batch repeats the first batch of all, so a sample can be logged twice.)"""
+sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW")
 """Values of ``--eval-rouge-post-process``: "auto", or what fairseq's ``--post-process`` takes."""
 SUBWORD_SHARE = 0.02
 """A dictionary is taken for one of subwords if a larger share of its known words carries subword marks."""
 
+WIDE_SHARE = 0.2
+"""A dictionary is taken for one of characters if a larger share of its known words has characters like Chinese ones."""
+SHOWN_DOCUMENT = 200
+"""Characters of a sample's document that are logged."""
+
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
+UNKNOWN_WORD = "<unk>"
 _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordofreference"}
 
 
@@ -92,8 +103,25 @@ def detect_subwords(dictionary: Dictionary) -> str:
     return "none"
 
 
-class ValidationRouge:
-    """Generates summaries of the first documents of a validation set and logs their ROUGE with the validation loss.
+def detect_words(dictionary: Dictionary, subwords: str) -> str:
+    """Of which kind a dictionary's words are: a value of ``text_words`` of the tokenizer ``etads``.
+
+    Args:
+        subwords: what :func:`detect_subwords` found.
+    """
+    if subwords == "sentencepiece":
+        return "raw"
+    words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
+    if sum(bool(Characters.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
+        return "characters"
+    return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
+
+
+class ValidationSummaries:
+    """Generates summaries of the first documents of a validation set, for their ROUGE and for samples in the log.
+
+    Samples are logged as text. Without ``--eval-rouge-detok``, the dictionary tells of which kind the words are
+    (:func:`detect_words`), and ROUGE is that of the words as they are in the data.
 
     Workers log sums over documents and the number of documents, so that the means do not depend on batches or on the
     number of workers. The generator is built for the first batch of a validation and dropped before the next training
@@ -111,8 +139,9 @@ class ValidationRouge:
         self.task = task
         if cfg.eval_rouge_samples < 1:
             raise ValueError(f"--eval-rouge-samples {cfg.eval_rouge_samples}: choose 1 or more")
-        self.samples = cfg.eval_rouge_samples
-        self.print_samples = cfg.eval_rouge_print_samples
+        self.scored = cfg.eval_rouge_samples if cfg.eval_rouge else 0
+        self.shown = max(cfg.validation_samples, cfg.eval_rouge_print_samples)
+        self.documents = max(self.scored, self.shown)
         self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
@@ -124,11 +153,24 @@ class ValidationRouge:
             if cfg.eval_rouge_detok not in names:
                 raise ValueError(f"--eval-rouge-detok {cfg.eval_rouge_detok}: choose of {', '.join(sorted(names))}")
             self.detokenizer = encoders.build_tokenizer(Namespace(tokenizer=cfg.eval_rouge_detok, **options))
+        self._sample_detokenizer: Any = self.detokenizer
+        if self.shown and self.detokenizer is None:
+            kind = detect_words(task.target_dictionary, self.post_process)
+            self._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
         self._generator: Optional[Any] = None
+        uses = [f"ROUGE of {self.scored:,}"] * bool(self.scored) + [f"{self.shown:,} in the log"] * bool(self.shown)
         logger.info(
-            f"--eval-rouge: the first {self.samples:,} documents of a validation set, at most {self.options.max_len_b} "
-            f"tokens, beam {self.options.beam}; subwords: {self.post_process}"
+            f"summaries of the first documents of a validation set ({', '.join(uses)}): at most "
+            f"{self.options.max_len_b} tokens, beam {self.options.beam}; subwords: {self.post_process}"
         )
+
+    @staticmethod
+    def wanted(cfg: Any) -> bool:
+        """Whether the options ask for summaries in validation; ValueError for a number of samples below 0."""
+        for option in ("validation_samples", "eval_rouge_print_samples"):
+            if getattr(cfg, option) < 0:
+                raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 0 or more")
+        return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
         """Drop the generator with its copies of the model; called before every training step.
@@ -138,48 +180,66 @@ class ValidationRouge:
         """
         self._generator = None
 
-    def decode(self, tokens: Tensor, role: str) -> str:
-        """The text of a summary.
+    def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
+        """The words of a text, subwords joined and the Penn Treebank's names of brackets replaced by brackets.
 
-        The unknown word becomes another word in hypotheses than in references, so that it never matches. The Penn
-        Treebank's names of brackets become brackets, since ROUGE would take ``-lrb-`` for the word "lrb".
+        Args:
+            tokens: ids (T,) of the dictionary. unknown: what the unknown word becomes.
+        """
+        symbol = None if self.post_process == "none" else self.post_process
+        text = dictionary.string(utils.strip_pad(tokens.int().cpu(), dictionary.pad()), symbol, unk_string=unknown)
+        return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
+
+    def decode(self, tokens: Tensor, role: str) -> str:
+        """The text of a summary as it is scored.
+
+        The unknown word becomes another word in hypotheses than in references, so that it never matches. ROUGE would
+        take ``-lrb-`` for the word "lrb", so it becomes a bracket.
 
         Args:
             tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
         """
-        symbol = None if self.post_process == "none" else self.post_process
-        words = utils.strip_pad(tokens.int().cpu(), self.task.target_dictionary.pad())
-        text = self.task.target_dictionary.string(words, symbol, unk_string=_UNKNOWN[role])
-        text = _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
+        text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
 
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
-        """Generate and score the summaries of a batch.
+        """Generate the summaries of a batch, score them, and log samples of them.
 
         Args:
-            sample: a batch; "references" has, for each document that is scored, the ids (T,) of its whole summary, and
+            sample: a batch; "references" has, for each document to summarise, the ids (T,) of its whole summary, and
                 None for the others.
 
         Returns:
             "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
-            their scores (F1 in [0, 100]).
+            their scores (F1 in [0, 100]); nothing without ``--eval-rouge``.
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
-        sums = {"_rouge_documents": float(len(rows)), **{f"_{name}": 0.0 for name in METRICS}}
+        sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
         if not rows:
             return sums
         settings = Settings(metrics=METRICS)
-        for number, (tokens, row) in enumerate(zip(self._generate(sample, model, rows), rows)):
-            hypothesis = self.decode(tokens, "hypothesis")
-            reference = self.decode(sample["references"][row], "reference")
-            scores = score_pair([settings.prepare(hypothesis), settings.prepare(reference)], settings)
-            for name, value in zip(METRICS, scores[:, 0].tolist()):
-                sums[f"_{name}"] += 100 * value
-            document = int(sample["id"][row]) if "id" in sample else number
-            if document < self.print_samples:
-                logger.info(f"example {document} summary:   {hypothesis}")
-                logger.info(f"example {document} reference: {reference}")
+        for row, tokens in zip(rows, self._generate(sample, model, rows)):
+            document, target = int(sample["id"][row]), sample["references"][row]
+            if document < self.shown:
+                self._log_sample(document, sample["net_input"]["src_tokens"][row], tokens, target)
+            if document < self.scored:
+                texts = self.decode(tokens, "hypothesis"), self.decode(target, "reference")
+                scores = score_pair([settings.prepare(text) for text in texts], settings)
+                sums["_rouge_documents"] += 1
+                for name, value in zip(METRICS, scores[:, 0].tolist()):
+                    sums[f"_{name}"] += 100 * value
         return sums
+
+    def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
+        """Log a document (S,), its summary (T,) and the reference (T',), all ids, as text."""
+        source, target = self.task.source_dictionary, self.task.target_dictionary
+        for what, tokens, dictionary in (
+            ("document: ", document, source), ("summary:  ", summary, target), ("reference:", reference, target),
+        ):  # fmt: skip
+            text = self._sample_detokenizer.decode(self._words(tokens, dictionary, UNKNOWN_WORD))
+            if what == "document: " and len(text) > SHOWN_DOCUMENT:
+                text = f"{text[:SHOWN_DOCUMENT]}…"
+            sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
         """The best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""

@@ -220,6 +220,7 @@ class Characters:
     """Each Chinese, Japanese or Korean character is a token; runs of other letters or digits stay together."""
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+    wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 

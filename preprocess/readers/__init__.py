@@ -4,10 +4,11 @@ from .base import Reader
 from .cnndm import CnnDailyMail
 from .duc import Duc
 from .gigaword import Gigaword
+from .hugging_face import HuggingFace
 from .parallel import Parallel
 from .sumpubmed import SumPubMed
 from .tables import SciTldr, Table
 
-READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Table, Parallel)
+READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Table, HuggingFace, Parallel)
 
 __all__ = ["READERS", "Reader"]

@@ -46,7 +46,7 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
     common = ["--dropout", "0.1", "--max-update", "240", "--save-interval-updates", "60", "--validate-interval", "99"]
     train(data, tmp_path / "without", *common)
     options = ["--eval-rouge", "--eval-rouge-samples", "25", "--eval-rouge-args", '{"beam": 2}', *BEST]
-    log = train(data, tmp_path / "with", *common, *options, "--eval-rouge-print-samples", "2")
+    log = train(data, tmp_path / "with", *common, *options, "--validation-samples", "2")
     for number in range(60, 241, 60):
         plain, scored = (
             torch.load(next((tmp_path / run).glob(f"checkpoint_*_{number}.pt")), weights_only=True)
@@ -56,7 +56,7 @@ def test_the_best_checkpoint_is_chosen_by_it_and_nothing_else_changes(corpus, tm
             assert torch.equal(value, scored["model"][name]), f"{name} after {number} updates"
     found = validations(log)
     assert list(found) == [60, 120, 180, 240]
-    assert log.count("example 0 summary:") == log.count("example 1 reference:") == 4 and "example 2 " not in log
+    assert log.count("sample 0 summary:") == log.count("sample 1 reference:") == 4 and "sample 2 " not in log
 
     # the figures are those of the commands that one would run afterwards
     best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))  # of equals fairseq keeps the last
@@ -74,7 +74,7 @@ def test_two_workers_log_the_same_figures(corpus, tmp_path):
     """One update with the learning rate 0, so that both have the same model; 37 documents make uneven batches."""
     data = corpus / "bin"
     options = ["--eval-rouge", "--eval-rouge-samples", "33", "--max-update", "1", "--valid-subset", "test"]
-    options += ["--max-tokens-valid", "60", *BEST]
+    options += ["--max-tokens-valid", "60", "--validation-samples", "20", *BEST]
     first = train(data, tmp_path / "start", "--dropout", "0", "--max-update", "60", "--disable-validation")
     assert not validations(first)
     start = ["--finetune-from-model", str(tmp_path / "start" / "checkpoint_last.pt"), "--lr", "0"]
@@ -83,6 +83,8 @@ def test_two_workers_log_the_same_figures(corpus, tmp_path):
     assert "as rank 1" in logs[2], "there were no two workers"
     one, two, _ = (validations(log) for log in logs)
     assert one == two and one[1]["rouge1"] > 0
+    texts = [re.findall(r"\| validation sample (.*)", log) for log in logs]
+    assert len(texts[0]) == 3 * 20 and set(texts[0]) == {*texts[1], *texts[2]} != set(texts[1]), "each shows its own"
 
 
 def test_subwords_are_joined(tmp_path):
@@ -100,8 +102,8 @@ def test_subwords_are_joined(tmp_path):
     assert "subwords: subword_nmt" in log
     references = (tmp_path / "text" / "valid.target").read_text().splitlines()[:5]
     for number, reference in enumerate(references):
-        assert f"example {number} reference: {reference}\n" in log
-    assert "@@" not in "".join(line for line in log.splitlines() if "example" in line)
+        assert f"validation sample {number} reference: {reference}\n" in log
+    assert "@@" not in "".join(line for line in log.splitlines() if "validation sample" in line)
 
 
 def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):

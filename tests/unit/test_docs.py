@@ -14,8 +14,8 @@ from fairseq_etads.options import SummarizationConfig
 
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
 """Where the paths in the pages may begin, besides the folders that the same line names."""
-OF_OTHERS = {"--no-build-isolation", "--simulate-tf32"}
-"""Options of commands that are neither the package's nor fairseq's: pip's, and a benchmark's."""
+OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--config-name"}
+"""Options of commands that are neither the package's nor fairseq's: pip's, a benchmark's, and Hydra's."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(

@@ -27,6 +27,7 @@ from documented import (
 )
 from etads_preprocess import new_documents
 from fairseq import options, utils
+from hydra._internal.utils import get_args_parser
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "mutation")
@@ -85,6 +86,8 @@ def parsers():
 
 def refusal(name, words, parsers):
     """What the command ``name`` has against the words."""
+    if name == "fairseq-hydra-train":
+        return complaint(get_args_parser(), words)
     if name in PARSERS:
         parser = PARSERS[name]()
         return complaint(parser, words, lambda given: options.parse_args_and_arch(parser, input_args=given))

@@ -169,7 +169,11 @@ def test_validation_is_shown_with_its_scores():
     watch, said, _ = watcher()
     text = "epoch 002 | valid on 'valid' subset | loss 5.5 | ppl 46.67 | rouge2 11 | num_updates 80 | best_loss 5.4"
     watch.read(stamp(text, module="valid"))
-    assert said == ["validated after step 80: loss 5.5, ppl 46.67, rouge2 11, best loss 5.4"]
+    watch.read(stamp("validation sample 0 summary:   a cat", module="fairseq_etads.evaluation.validation.samples"))
+    assert said == [
+        "validated after step 80: loss 5.5, ppl 46.67, rouge2 11, best loss 5.4",
+        "validation sample 0 summary:   a cat",
+    ]
 
 
 def test_a_training_that_the_clock_cut_is_called_so():

@@ -34,6 +34,7 @@ def files(tmp_path):
         ("etads-compare", "command:compare_main"),
         ("etads-analyse", "analysis_command:main"),
         ("etads-human", "human_command:main"),
+        ("etads-plot", "curves_command:main"),
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):

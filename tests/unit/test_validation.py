@@ -1,16 +1,21 @@
-"""--eval-rouge without fairseq-train: options, references, sums, and a generator that never outlives its model."""
+"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, samples in the log, and a
+generator that never outlives its model."""
+
+import logging
+import re
+from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, encoders
 from fairseq.logging import metrics
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from helpers import make_dictionary, make_model, make_task
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
-from fairseq_etads.evaluation.validation import ValidationRouge, check_best_metric, detect_subwords
+from fairseq_etads.evaluation.validation import ValidationSummaries, check_best_metric, detect_subwords, detect_words
 
 
 def rouge_task(**options):
@@ -39,6 +44,8 @@ def make_data(task, count=5, target=None, **options):
     "options, words",
     [
         ({"eval_rouge_samples": 0}, "--eval-rouge-samples 0: choose 1"),
+        ({"validation_samples": -1}, "--validation-samples -1: choose 0 or more"),
+        ({"eval_rouge_print_samples": -2}, "--eval-rouge-print-samples -2: choose 0 or more"),
         ({"eval_rouge_args": "{"}, "--eval-rouge-args '{': not JSON"),
         ({"eval_rouge_args": "[1]"}, "must be a JSON object"),
         ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose of beam, .*--coverage-penalty'),
@@ -64,10 +71,28 @@ def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
 
 def test_options_reach_the_search():
     task = rouge_task(eval_rouge_args='{"beam": 3, "min-len": 2}', coverage_penalty=0.5)
-    generator = task.build_generator([make_model(task=task)], task._rouge.options)
+    generator = task.build_generator([make_model(task=task)], task._summaries.options)
     settings = generator.settings
     assert (settings.beam_size, settings.min_len, settings.max_len_b) == (3, 2, 6)
     assert settings.scoring.coverage_penalty == 0.5
+
+
+@pytest.mark.parametrize(
+    "words, subwords, kind",
+    [
+        (["a", "n't"], "subword_nmt", "ptb"),
+        (["a", "'t"], "none", "moses"),
+        (["中", "n't"], "none", "characters"),
+        (["▁中"], "sentencepiece", "raw"),
+        (["中", *"abcdef"], "none", "moses"),
+        ([], "none", "moses"),
+    ],
+)
+def test_the_words_of_a_dictionary_say_how_they_become_text(words, subwords, kind):
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word, n=1)
+    assert detect_words(dictionary, subwords) == kind
 
 
 @pytest.mark.parametrize(
@@ -84,7 +109,7 @@ def test_the_marks_of_a_dictionary_say_how_words_were_cut(words, kind):
 def test_unknown_words_of_summary_and_reference_never_match():
     task = rouge_task()
     unknown = torch.tensor([task.tgt_dict.unk(), task.tgt_dict.eos(), task.tgt_dict.pad()])
-    assert task._rouge.decode(unknown, "hypothesis") != task._rouge.decode(unknown, "reference")
+    assert task._summaries.decode(unknown, "hypothesis") != task._summaries.decode(unknown, "reference")
 
 
 def test_batches_carry_whole_references_of_the_first_documents_only():
@@ -100,14 +125,14 @@ def test_batches_carry_whole_references_of_the_first_documents_only():
 
 
 def scored(task, model, data, batches):
-    return [task._rouge.score(data.collater([data[number] for number in batch]), model) for batch in batches]
+    return [task._summaries.score(data.collater([data[number] for number in batch]), model) for batch in batches]
 
 
 def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     task = rouge_task(eval_rouge_samples=4, eval_rouge_args='{"beam": 2}')
     model = make_model(task=task)
     data, _ = make_data(task, references=4)
-    written = task._rouge._generate(data.collater([data[number] for number in range(5)]), model, range(5))
+    written = task._summaries._generate(data.collater([data[number] for number in range(5)]), model, range(5))
     data, _ = make_data(task, references=4, target=[tokens[number % 3 :] for number, tokens in enumerate(written)])
     whole = scored(task, model, data, [[0, 1, 2, 3, 4]])[0]
     parts = scored(task, model, data, [[4], [3, 0], [2, 4, 1]])
@@ -119,7 +144,7 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     for outputs in ([[whole]], [[parts[0], parts[1]], [parts[2]]], [[part] for part in parts]):
         with metrics.aggregate(new_root=True) as aggregator:
             for batch in outputs:
-                ValidationRouge.reduce_metrics(batch)
+                ValidationSummaries.reduce_metrics(batch)
         means.append(aggregator.get_smoothed_values())
     assert set(means[0]) == set(METRICS)  # names with an underscore are not shown
     assert means[0] == means[1] == means[2]
@@ -128,10 +153,10 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
 
 def test_a_validation_without_documents_logs_zero_and_training_nothing():
     with metrics.aggregate(new_root=True) as aggregator:
-        ValidationRouge.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}])
+        ValidationSummaries.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}])
     assert aggregator.get_smoothed_values() == dict.fromkeys(METRICS, 0)
     with metrics.aggregate(new_root=True) as aggregator:
-        ValidationRouge.reduce_metrics([{"loss": 1.0}])
+        ValidationSummaries.reduce_metrics([{"loss": 1.0}])
     assert not aggregator.get_smoothed_values()
 
 
@@ -150,13 +175,13 @@ def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
     batch = data.collater([data[number] for number in range(5)])
 
     def written(task):
-        return [tokens.tolist() for tokens in task._rouge._generate(batch, model, range(5))]
+        return [tokens.tolist() for tokens in task._summaries._generate(batch, model, range(5))]
 
     task.valid_step(batch, model, criterion)
-    assert task._rouge._generator is not None
+    assert task._summaries._generator is not None
     before = written(task)
     task.train_step(batch, model, criterion, optimizer, update_num=1)
-    assert task._rouge._generator is None  # its copies would take memory all through training
+    assert task._summaries._generator is None  # its copies would take memory all through training
     optimizer.step()
     task.valid_step(batch, model, criterion)
     assert written(task) == written(rouge_task(**options)) != before
@@ -168,7 +193,7 @@ def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
     model = make_model(task=task)
     data, _ = make_data(task, references=5)
     sample = data.collater([data[number] for number in range(5)])  # puts the longest document first
-    written = dict(zip(sample["id"].tolist(), task._rouge._generate(sample, model, range(5))))
+    written = dict(zip(sample["id"].tolist(), task._summaries._generate(sample, model, range(5))))
     unused = next(word for word in range(4, 40) if not any(word in tokens for tokens in written.values()))
     wrong = [torch.tensor([unused] * (3 + number) + [task.tgt_dict.eos()]) for number in range(5)]
     own = {"all": range(5), "none": (), "odd": (1, 3)}  # documents whose reference is the summary that the model writes
@@ -181,7 +206,7 @@ def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
         sample = sets[name].collater([sets[name][number] for number in batch])
         for document, reference in zip(sample["id"].tolist(), sample["references"]):
             assert torch.equal(reference, targets[name][document]), (name, batch)
-        found = task._rouge.score(sample, model)
+        found = task._summaries.score(sample, model)
         expected = 100 * len([number for number in batch if number in own[name]])
         assert found["_rouge1"] == pytest.approx(expected), (name, batch)
 
@@ -202,18 +227,79 @@ def test_brackets_of_the_treebank_are_no_words():
     for word in ("-lrb-", "-RRB-", "-lrb-b"):
         task.tgt_dict.add_symbol(word)
     tokens = [task.tgt_dict.index(word) for word in ("-lrb-", "w1", "-RRB-", "-lrb-b")]
-    assert task._rouge.decode(torch.tensor(tokens), "hypothesis") == "( w1 ) -lrb-b"
+    assert task._summaries.decode(torch.tensor(tokens), "hypothesis") == "( w1 ) -lrb-b"
 
 
 def test_words_of_the_copy_tail_are_spelt_out():
     task = rouge_task(tail=3)
     rare = make_dictionary(tail=3).index("rare1")
-    assert task._rouge.decode(torch.tensor([rare, task.tgt_dict.eos()]), "hypothesis") == "rare1"
+    assert task._summaries.decode(torch.tensor([rare, task.tgt_dict.eos()]), "hypothesis") == "rare1"
 
 
-def test_examples_are_logged(caplog):
-    task = rouge_task(eval_rouge_print_samples=2)
-    data, _ = make_data(task, references=5)
-    with caplog.at_level("INFO"):
-        scored(task, make_model(task=task), data, [[0, 1, 2]])
-    assert "example 1 summary:" in caplog.text and "example 2" not in caplog.text
+def logged(caplog):
+    """The samples in the log: number of the document -> "document", "summary" or "reference" -> its text."""
+    found = {}
+    for message in caplog.messages:
+        match = re.fullmatch(r"validation sample (\d+) (\w+): *(.*)", message)
+        if match:
+            found.setdefault(int(match[1]), {})[match[2]] = match[3]
+    caplog.clear()
+    return found
+
+
+def test_samples_are_the_summaries_of_the_same_search(caplog):
+    task = rouge_task(validation_samples=2, eval_rouge_samples=4, eval_rouge_args='{"beam": 2, "min_len": 3}')
+    data, target = make_data(task, references=task._summaries.documents)
+    model = make_model(task=task)
+    whole = scored(task, model, data, [[4, 1, 0, 2]])[0]
+    found = logged(caplog)
+    assert sorted(found) == [0, 1] and whole["_rouge_documents"] == 3
+    for number, texts in found.items():
+        sample = data.collater([data[number]])
+        (summary,) = task._summaries._generate(sample, model, [0])
+        ids = {"document": data[number]["source"], "summary": summary, "reference": target[number]}
+        assert texts == {name: task.tgt_dict.string(tokens) for name, tokens in ids.items()}
+
+
+def test_samples_without_rouge_are_all_that_is_generated(caplog):
+    task = make_task(truncate_target=6, validation_samples=2, eval_rouge_samples=200)
+    data, _ = make_data(task, references=task._summaries.documents)
+    model, criterion = make_model(task=task), CrossEntropyCriterion(task, sentence_avg=False)
+    output = task.valid_step(data.collater([data[number] for number in range(5)]), model, criterion)[2]
+    assert sorted(logged(caplog)) == [0, 1]
+    assert not [name for name in output if "rouge" in name]
+    assert make_task(truncate_target=6)._summaries is None
+
+
+def test_samples_are_text(caplog):
+    """Subwords are joined, punctuation is put back, and the unknown word is shown as it is."""
+    task = make_task(tail=3)
+    for word in ("it@@", "self", "ca", "n't", "(", ")", "-lrb-", "-rrb-", ",", ".", "<q>"):
+        task.tgt_dict.add_symbol(word)
+    for kind, brackets in (("ptb", "-lrb- {} -rrb-"), ("moses", "( {} )")):
+        words = f"w1 , it@@ self ca n't <unk> {brackets.format('rare1')} . <q> w2"
+        task.cfg.validation_samples, task.cfg.eval_rouge_post_process = 1, "subword_nmt"
+        summaries = ValidationSummaries(task, task.cfg)
+        summaries._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
+        tokens = torch.tensor([task.tgt_dict.index(word) for word in words.split()] + [task.tgt_dict.eos()])
+        summaries._log_sample(0, tokens.repeat(40), tokens, tokens)
+        found = logged(caplog)[0]
+        apart = "can't" if kind == "ptb" else "ca n't"
+        assert found["summary"] == found["reference"] == f"w1, itself {apart} <unk> (rare1). <q> w2"
+        assert len(found["document"]) == 201 and found["document"].endswith("…")
+
+
+def test_samples_are_logged_by_every_worker(caplog, monkeypatch):
+    """fairseq sets the root logger of all workers but the first to WARNING; any of them may have the document."""
+    task = make_task(truncate_target=6, validation_samples=2)
+    data, _ = make_data(task, references=2)
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+    scored(task, make_model(task=task), data, [[0, 1, 2]])
+    assert sorted(logged(caplog)) == [0, 1]
+
+
+def test_the_older_name_of_the_option(caplog):
+    task = rouge_task(eval_rouge_print_samples=3, eval_rouge_samples=1)
+    data, _ = make_data(task, references=task._summaries.documents)
+    assert scored(task, make_model(task=task), data, [[0, 1, 2, 3]])[0]["_rouge_documents"] == 1
+    assert sorted(logged(caplog)) == [0, 1, 2]

@@ -1,0 +1,124 @@
+"""Configurations of ``fairseq-hydra-train``, one for each named architecture, in YAML."""
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import OmegaConf
+
+from ..models import rnn
+from .architectures import PRESETS
+
+_HEADER = """\
+# {arch}: fairseq-hydra-train --config-dir {folder} --config-name {arch} task.data=/path/to/prepared/bin
+# Made by: etads-models --configs {folder}. Hydra runs in a folder of its own (outputs/DATE/TIME): give absolute paths.
+"""
+_SIZES = (
+    *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
+    *("encoder_layers", "decoder_layers", "dropout", "pointer"),
+)
+"""Options of models that stand in every file, so that they need not be looked up to be changed."""
+
+_COMMON: Dict[str, Any] = {
+    "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
+    "task": {"_name": "summarization", "data": "???", "truncate_source": 400, "truncate_target": 100},
+    "criterion": {"_name": "summarization_nll"},
+    "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
+}
+# as scripts/train.sh: ETADS, section 4.1
+_TRANSFORMER: Dict[str, Any] = {
+    "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
+    "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
+    "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
+    "dataset": {"max_tokens": 4096},
+}
+# as train_recurrent and ADADELTA in scripts/common.sh: Nallapati et al. 2016, section 4
+_RECURRENT: Dict[str, Any] = {
+    "task": {"sort_within": 10},
+    "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
+    "lr_scheduler": {"_name": "fixed"},
+    "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
+    "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
+}
+
+
+def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
+    return {
+        "optimizer": {"adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {
+            "_name": "reduce_lr_on_plateau",
+            "lr_shrink": 0.5,
+            "lr_patience": patience,
+            "warmup_updates": 0,
+        },
+        "optimization": {"lr": [rate]},
+    }
+
+
+_GATED = {
+    **_on_plateau(1e-3, 0),
+    "task": {"truncate_source": 100, "truncate_target": 50},
+    "dataset": {"batch_size": 64},
+}
+_GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
+_OWN: Dict[str, Dict[str, Any]] = {
+    "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
+    "es_transformer": _GATED,
+    "gated_es_transformer": _GATED,
+    **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
+    "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
+    "pg_coverage": {
+        "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
+        "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
+        "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 233000},
+        "dataset": {"batch_size": 16},
+    },
+}
+"""What the papers' trainings change, as in ``scripts/reproduce/``; an optimiser of another name replaces the whole."""
+
+
+def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
+    """Sections of all parts, later ones first; a section with another ``_name`` replaces the one before."""
+    merged: Dict[str, Any] = {}
+    for part in parts:
+        for section, values in part.items():
+            before = merged.get(section, {})
+            other = "_name" in values and before.get("_name", values["_name"]) != values["_name"]
+            merged[section] = {**({} if other else before), **values}
+    return merged
+
+
+def configuration(arch: str) -> Dict[str, Any]:
+    """The sections of the configuration that trains an architecture as its paper does; ``task.data`` is missing."""
+    preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
+    model: Dict[str, Any] = {"_name": arch}
+    for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
+        value = getattr(preset, option, None)
+        if value is not None and not str(value).startswith("${"):
+            model[option] = value if isinstance(value, (bool, int, float)) else str(value)
+    family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
+    sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
+    order = (
+        "common",
+        "task",
+        "model",
+        "criterion",
+        "optimizer",
+        "lr_scheduler",
+        "optimization",
+        "dataset",
+        "checkpoint",
+    )
+    return {section: sections[section] for section in order}
+
+
+def write_configurations(folder: Path) -> List[Path]:
+    """Write ARCH.yaml for every architecture into a folder, which is made if need be; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for arch in PRESETS:
+        path = folder / f"{arch}.yaml"
+        text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
+        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + text, encoding="utf-8")
+        written.append(path)
+    return written

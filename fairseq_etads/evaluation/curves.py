@@ -1,0 +1,128 @@
+"""Curves of trainings, drawn with matplotlib as small multiples: a panel per figure, a colour per training."""
+
+import math
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from .plots import repeatable, save
+from .training_log import TRAIN, Series, TrainingLog
+
+FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
+"""Figures whose panels come first."""
+CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
+"""Figures about the machine and the batches; they have panels only if they are asked for."""
+TITLES = {
+    "nll_loss": "negative log-likelihood (bits per word)",
+    "nll_per_summary": "negative log-likelihood (bits per summary)",
+    "ppl": "perplexity",
+    "lr": "learning rate",
+    "gnorm": "gradient norm",
+    "clip": "updates whose gradient was clipped (%)",
+    "p_gen": "probability of generating",
+    "copied": "share of copied words",
+    "coverage_loss": "coverage loss",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+"""What the panel of a figure is headed, if not by its name in the log."""
+MOST_POINTS = 300
+"""A longer curve of training shows means over neighbouring points, so that it can be read in print."""
+
+_LOGARITHMIC = ("ppl",)
+_LEAST_RANGE = 4.0
+"""Smallest ratio of the greatest to the least value with which an axis is logarithmic."""
+_COLUMNS = 3
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
+_MARKERS = "osD^vPX*"
+_DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
+
+
+def panels(logs: Sequence[TrainingLog]) -> List[str]:
+    """The figures that are drawn unless others are asked for, in the order of their panels."""
+    found = dict.fromkeys(name for log in logs for name in log.figures)
+    shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
+    return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
+
+
+def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
+    """Updates and values of a curve; of more than ``most`` points, means over groups of neighbours."""
+    points = list(series.items())
+    size = math.ceil(len(points) / most)
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    updates, values = ([sum(point[axis] for point in group) / len(group) for group in groups] for axis in (0, 1))
+    return updates, values
+
+
+def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
+    """Draw one figure of all trainings.
+
+    Args:
+        axes: matplotlib's. name: of the figure. logs: name of a training -> its log.
+        kinds: name of a validation set -> its number, from 0.
+    """
+    for number, (run, log) in enumerate(logs.items()):
+        colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+        for kind, series in log.figures.get(name, {}).items():
+            if kind == TRAIN:
+                alone = "." if len(series) == 1 else None
+                axes.plot(*thinned(series), color=colour, linewidth=0.9, marker=alone, label=f"{run}: training")
+                continue
+            axes.plot(
+                list(series), list(series.values()), color=colour, linewidth=1.4, marker=marker, markersize=4,
+                linestyle=_DASHES[kinds[kind] % len(_DASHES)], label=f"{run}: {kind}",
+                markerfacecolor="white", markevery=math.ceil(len(series) / 40),
+            )  # fmt: skip
+    axes.set_title(TITLES.get(name, name), fontsize=10)
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.tick_params(labelsize=8)
+    values = [
+        value for log in logs.values() for series in log.figures.get(name, {}).values() for value in series.values()
+    ]
+    if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
+        _make_logarithmic(axes)
+
+
+def _make_logarithmic(axes: Any) -> None:
+    """A logarithmic axis with plain numbers; matplotlib's own labels are formulas."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
+    """Plot figures by the number of updates. The same logs give the same file, byte for byte.
+
+    Args:
+        logs: name of a training -> its log.
+        path: file to write; its suffix says the format.
+        figures: names of figures, a panel for each; None: those of :func:`panels`.
+    """
+    names = list(panels(list(logs.values())) if figures is None else figures)
+    kinds = {
+        kind: number for number, kind in enumerate(dict.fromkeys(k for log in logs.values() for k in log.validations))
+    }
+    columns = min(_COLUMNS, len(names))
+    rows = math.ceil(len(names) / columns)
+    with repeatable():
+        from matplotlib.figure import Figure  # without pyplot: no window, no global state
+
+        figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
+        for axes, name in zip(grid, names):
+            _draw_panel(axes, name, logs, kinds)
+        for axes in grid[len(names) :]:
+            axes.set_visible(False)
+        for axes in grid[max(len(names) - columns, 0) : len(names)]:
+            axes.set_xlabel("updates")
+            axes.tick_params(labelbottom=True)
+        labelled: Dict[str, Any] = {}
+        for axes in grid[: len(names)]:
+            for handle, label in zip(*axes.get_legend_handles_labels()):
+                labelled.setdefault(label, handle)
+        order = sorted(labelled, key=lambda label: list(logs).index(label.rpartition(": ")[0]))
+        figure.legend([labelled[label] for label in order], order, loc="outside lower center", ncols=min(len(order), 4),
+            fontsize=9, frameon=False)  # fmt: skip
+        save(figure, path)

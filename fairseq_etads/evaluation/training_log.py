@@ -1,0 +1,153 @@
+"""The figures in a training log of fairseq: loss, learning rate and whatever else a criterion logs, by update."""
+
+import json
+import math
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import DefaultDict, Dict, Iterator, Optional, Tuple
+
+from ..text.files import InputError, name_of, read_lines
+
+LOG_NAMES = ("train.log", "hydra_train.log")
+"""What the log in a folder of a training may be called: by ``scripts/train.sh``, by ``fairseq-hydra-train``."""
+
+TRAIN = "train"
+"""Name of the series of means over the batches of ``--log-interval``; validations have the name of their data set."""
+
+_EPOCH = "train (epoch)"
+_PREFIX = (
+    re.compile(  # greedy: of a line that an interruption has cut off, and the line put behind it, the second counts
+        r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
+    )
+)
+_INNER = re.compile(r"epoch \d+: +\d+ / \d+ (.+=.+)$")
+_MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
+_LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
+
+Series = Dict[int, float]
+"""Updates done -> value of a figure."""
+
+
+class TrainingLog:
+    """What a log says of each figure.
+
+    Training that goes on from a checkpoint repeats the updates since then: the later ones count, and what stands in the
+    log of a way that was given up is forgotten.
+
+    Attributes:
+        figures: "loss", say -> TRAIN or the name of a validation set -> its values. Values that are not finite are left
+            out.
+    """
+
+    def __init__(self) -> None:
+        self.figures: Dict[str, Dict[str, Series]] = {}
+        self._found: DefaultDict[str, DefaultDict[str, Series]] = defaultdict(lambda: defaultdict(dict))
+        self._last = 0
+
+    def read(self, line: str) -> None:
+        """Take in a line of the log."""
+        text = _PREFIX.sub("", line, count=1).strip()
+        loaded = _LOADED.match(text)
+        if loaded or text.startswith("No existing checkpoint found"):
+            self._forget_after(int(loaded.group(1)) if loaded else 0)
+            return
+        for kind, values in _figures(text):
+            updates = values.pop("num_updates", math.nan)
+            if not math.isfinite(updates):
+                continue
+            if updates < self._last:
+                self._forget_after(int(updates) - 1)
+            self._last = int(updates)
+            for name, value in values.items():
+                if math.isfinite(value):
+                    self._found[name][kind][int(updates)] = value
+
+    def _forget_after(self, updates: int) -> None:
+        self._last = min(self._last, updates)
+        for kinds in self._found.values():
+            for kind, series in kinds.items():
+                kinds[kind] = {update: value for update, value in series.items() if update <= updates}
+
+    def end(self) -> "TrainingLog":
+        """Sort the figures, once all lines are read; means over an epoch stand for figures that have no others."""
+        for name, kinds in self._found.items():
+            epochs = kinds.pop(_EPOCH, {})
+            if epochs and not kinds.get(TRAIN):
+                kinds[TRAIN] = epochs
+            if any(kinds.values()):
+                self.figures[name] = {kind: dict(sorted(kinds[kind].items())) for kind in kinds if kinds[kind]}
+        return self
+
+    @property
+    def validations(self) -> Dict[str, int]:
+        """Name of each validation set -> how often it was validated on."""
+        found: Dict[str, int] = {}
+        for kinds in self.figures.values():
+            for kind, series in kinds.items():
+                if kind != TRAIN:
+                    found[kind] = max(found.get(kind, 0), len(series))
+        return found
+
+    @property
+    def updates(self) -> int:
+        """The last update that the log has a figure of."""
+        return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
+
+
+def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
+    """The kind of figures that a message holds, and the figures with their number of updates; nothing without any."""
+    inner, means = _INNER.match(text), _MEANS.match(text)
+    if inner:
+        yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))
+    elif means:
+        yield means.group(1) or _EPOCH, _numbers(part.partition(" ") for part in means.group(2).split(" | "))
+    elif text.startswith('{"epoch"'):  # --log-format json
+        try:
+            values = json.loads(text)
+        except ValueError:
+            return
+        tag = next((name[: -len("num_updates")] for name in values if name.endswith("num_updates")), "")
+        numbers = _numbers((name[len(tag) :], "", str(values[name])) for name in values if name.startswith(tag))
+        yield {"": TRAIN, "train_": _EPOCH}.get(tag, tag[:-1]), numbers
+
+
+def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
+    """Name -> value of the parts (name, separator, value) that hold a number."""
+    found = {}
+    for name, _, value in parts:
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            continue
+    return found
+
+
+def find_log(run: str) -> Path:
+    """The log of a training, given by its folder or itself; InputError if there is none."""
+    path = Path(run)
+    if not path.is_dir():
+        return path
+    found: Optional[Path] = next((path / name for name in LOG_NAMES if (path / name).is_file()), None)
+    if found is None:
+        raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
+    return found
+
+
+def read_log(path: Path) -> TrainingLog:
+    """Read a log, plain or compressed; ``-`` is standard input. A last line that is still being written is left out.
+
+    Raises:
+        InputError: the file cannot be read, or has no figures of training or validation.
+    """
+    log, lines = TrainingLog(), 0
+    for line in read_lines(path, fallback="replace", ends=True):
+        lines += bool(line.strip())
+        if line.endswith("\n"):
+            log.read(line.rstrip("\r\n"))
+    if not log.end().figures:
+        reason = "empty" if not lines else (
+            "no figures of training in it: is it a log of fairseq-train, and was the first --log-interval reached?"
+        )  # fmt: skip
+        raise InputError(f"{name_of(path)}: {reason}")
+    return log

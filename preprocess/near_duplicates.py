@@ -1,0 +1,189 @@
+"""Documents that are nearly equal, in one split or in two: MinHash over runs of words, by the package datasketch.
+
+The similarity of two documents is that of Jaccard: of all different runs of SHINGLE words (lower-cased, without
+punctuation) that either has, the share that both have. MinHash (Broder 1997) estimates it from PERMUTATIONS numbers a
+document, with a standard error of at most 0.044, and locality-sensitive hashing finds the pairs worth comparing. So the
+time is proportional to the number of documents, and the memory, too: about 10 KB each.
+"""
+
+import argparse
+import hashlib
+import math
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from tqdm import tqdm
+
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.words import SENTENCE_MARK
+
+from .files import atomic_writer
+from .processes import ordered_map
+
+DEFAULT_SIMILARITY = 0.8
+SHINGLE = 5
+"""Words of a run. Fewer would make texts on one subject alike, more would make an edited word weigh more."""
+PERMUTATIONS = 128
+LIST = "near-duplicates.tsv"
+FOUND_SHARE = 0.99
+"""The least share of pairs, of exactly the similarity asked for, that are to be compared."""
+EXAMPLES = 5
+"""Pairs that report.json quotes, the most similar ones."""
+QUOTED = 120
+"""Characters of a document that are quoted."""
+
+_WORD = re.compile(r"\w+")
+
+
+def parse_similarity(text: str) -> float:
+    """The value of --near-duplicates."""
+    try:
+        similarity = float(text)
+    except ValueError:
+        similarity = math.nan
+    if not 0.1 <= similarity <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: choose a similarity from 0.1 to 1, such as {DEFAULT_SIMILARITY}")
+    return similarity
+
+
+def check_datasketch() -> None:
+    """Raise InputError, before any work is done, if datasketch is missing."""
+    try:
+        import datasketch  # noqa: F401
+    except ImportError:
+        raise InputError("--near-duplicates: datasketch is missing: pip install datasketch") from None
+
+
+def shingles(line: str) -> Set[str]:
+    """The runs of SHINGLE words of a document; all of its words if it has fewer, none if it has none."""
+    words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
+    return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
+
+
+def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
+    """The MinHash (PERMUTATIONS,) of each document; None of one without words."""
+    from datasketch import MinHash
+
+    made: List[Optional[np.ndarray]] = []
+    for line in lines:
+        runs = sorted(shingles(line))
+        sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
+        sketch.update_batch([run.encode() for run in runs])
+        made.append(sketch.hashvalues if runs else None)
+    return made
+
+
+def _nothing() -> None:
+    """Nothing must be done when a process starts."""
+
+
+def bands(similarity: float) -> Tuple[int, int]:
+    """How many bands of how many numbers a signature is cut into; documents that agree in a band are compared.
+
+    The longest bands with which FOUND_SHARE of the pairs of this similarity agree in one.
+    """
+    for size in range(PERMUTATIONS, 1, -1):
+        count = PERMUTATIONS // size
+        if count > 1 and 1 - (1 - similarity**size) ** count >= FOUND_SHARE:
+            return count, size
+    return PERMUTATIONS // 2, 2
+
+
+class _Index:
+    """The documents so far; of those nearly equal in a split the first stands for the others."""
+
+    def __init__(self, similarity: float):
+        from datasketch import MinHash, MinHashLSH
+
+        self._sketch, self.similarity = MinHash, similarity
+        self._table = MinHashLSH(num_perm=PERMUTATIONS, params=bands(similarity))
+        self._signatures: List[np.ndarray] = []
+        self._places: List[Tuple[str, int]] = []
+
+    def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
+        """The most similar earlier document of each split that has one, as its similarity and its line."""
+        sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
+        sketch.hashvalues = signature
+        found: Dict[str, Tuple[float, int]] = {}
+        for key in sorted(self._table.query(sketch)):
+            other, place = self._places[key]
+            similarity = float((self._signatures[key] == signature).mean())
+            if similarity >= self.similarity and similarity > found.get(other, (0.0, 0))[0]:
+                found[other] = similarity, place
+        if split not in found:
+            self._table.insert(len(self._places), sketch, check_duplication=False)
+            self._signatures.append(signature)
+            self._places.append((split, line))
+        return found
+
+
+def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
+    """Split, line number and text of all documents but the empty ones and those equal to an earlier one."""
+    known: Set[bytes] = set()
+    for split in splits:
+        for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
+            digest = hashlib.blake2b(line.encode(), digest_size=8).digest()
+            if line and digest not in known:
+                known.add(digest)
+                yield split, number, line
+
+
+def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
+    """Compare all documents of TEXT/SPLIT.source, and list those nearly equal to an earlier one in TEXT/LIST.
+
+    Equal documents, which :func:`.overlap.overlap` counts, are compared once.
+
+    Returns:
+        The part of report.json: for each split, how many documents are nearly equal to one before them ("within") or to
+        one of an earlier split ("also in train"); examples; what it depends on.
+    """
+    index = _Index(similarity)
+    counts: Dict[str, Dict[str, int]] = {
+        split: {"within": 0, **{f"also in {other}": 0 for other in splits[:place]}}
+        for place, split in enumerate(splits)
+    }
+    examples: List[Tuple[float, str, int, str, int]] = []
+    signatures = ordered_map(
+        _signatures, (line for _, _, line in _different(text, splits)), jobs, _nothing, (), ("datasketch",)
+    )
+    with atomic_writer(text / LIST) as file:
+        file.write("split\tline\tsplit of the other\tline of the other\tsimilarity\n")
+        shown = tqdm(zip(_different(text, splits), signatures), desc="near-duplicates", unit=" documents", disable=None)
+        for (split, number, _), signature in shown:
+            for other, (value, place) in ({} if signature is None else index.add(split, number, signature)).items():
+                counts[split]["within" if other == split else f"also in {other}"] += 1
+                file.write(f"{split}\t{number}\t{other}\t{place}\t{value:.2f}\n")
+                examples = sorted([*examples, (-value, split, number, other, place)])[:EXAMPLES]
+    made = f"minhash:{PERMUTATIONS}|datasketch-{metadata.version('datasketch')}"
+    return {
+        "signature": f"NEAR-DUPLICATES|jaccard>={similarity:g}|words:{SHINGLE}|{made}",
+        "splits": counts,
+        "examples": [_example(text, *example) for example in examples],
+    }
+
+
+def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
+    """A pair with the beginnings of its documents; ``value`` is minus the similarity."""
+    first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
+    same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+    start = max(same - QUOTED // 2, 0)  # where they differ
+    quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
+    places = [f"{name}.source, line {line}" for name, line in ((split, number), (other, place))]
+    return {"similarity": round(-value, 2), "where": places, "text": quoted}
+
+
+def _line(path: Path, number: int) -> str:
+    return next(line for at, line in enumerate(read_lines(path), 1) if at == number)
+
+
+def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
+    """The report in lines for the terminal."""
+    yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
+    for split, counts in report["splits"].items():
+        yield f"  {split}: " + ", ".join(f"{number:,} {where}" for where, number in counts.items())
+    for example in report["examples"]:
+        yield f"  similarity {example['similarity']:.2f}: {' and '.join(example['where'])}"
+        yield from (f"    {quoted}" for quoted in example["text"])

@@ -1,0 +1,154 @@
+"""Data sets of Hugging Face on this machine: folders of ``save_to_disk``, and names in the local cache; no download."""
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from fairseq_etads.text.files import InputError
+
+from ..files import SPLITS
+from .shares import DEFAULT_SHARES, parse_shares
+from .tables import COLUMNS, Item, Table
+
+SPLIT_NAMES = {
+    "train": "train",
+    "validation": "valid",
+    "valid": "valid",
+    "val": "valid",
+    "dev": "valid",
+    "test": "test",
+}
+"""What data sets call their splits -> what they are called here."""
+ROWS_AT_A_TIME = 256
+
+
+class HuggingFace(Table):
+    name = "hf"
+    summary = "a Hugging Face data set: a folder of save_to_disk, or a name in the local cache"
+    description = f"""\
+  etads-corpus hf --data FOLDER --out TEXT                       what save_to_disk wrote
+  etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a name that load_dataset has loaded before
+
+Nothing is downloaded. Needs datasets (pip install datasets). Known columns are
+{", ".join("/".join(pair) for pair in COLUMNS[:5])},
+{", ".join("/".join(pair) for pair in COLUMNS[5:])}. Splits are train, validation and test; a data set of one
+piece is split by --split."""
+
+    def __init__(self, args: argparse.Namespace):
+        super(Table, self).__init__(args)
+        self.asked_columns = (args.source_column, args.target_column)
+        self.lists_are_references = args.target_list == "references"
+        self._data, self._config = str(args.data), args.config
+        found = _load(self._data, self._config)
+        self._names = self._named_splits(found, args)
+        self.files = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
+        self.formats = dict.fromkeys(self._names, "arrow")
+        tables = {key: found[name] if name else found for key, name in self._names.items()}
+        self._sizes = {key: table.num_rows for key, table in tables.items()}
+        self._inputs = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
+        self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
+
+    def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
+        """Split, or "input" for what is to be split -> its name in the data set, "" if the set has no names.
+
+        Raises:
+            InputError: it has no such splits, or --split is given for a set that has several.
+        """
+        names = list(found) if isinstance(found, dict) else []
+        known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
+        if names and not known:
+            raise InputError(f"--data {self._data}: no train, validation or test; it has {', '.join(names)}")
+        for name in names:
+            if name not in known.values():
+                self.notes.append(f"{self._data}: {name} is left out; it is no split")
+        if names and (args.shares is None or len(known) > 1):
+            for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
+                if value is not None:
+                    raise InputError(f"{option} {value}: the data set has splits: {', '.join(names)}")
+            return {split: known[split] for split in SPLITS if split in known}
+        self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
+        return {"input": next(iter(known.values()), "")}
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add(
+            "--data", metavar="FOLDER|NAME", required=True, help="what save_to_disk wrote, or a name in the local cache"
+        )
+        add("--config", metavar="NAME", help="configuration of a name, if it has several (CNN/Daily Mail: 3.0.0)")
+        add("--split", dest="shares", metavar="TRAIN/VALID/TEST",
+            help=f"shares of a data set of one piece, by a hash of its documents ({DEFAULT_SHARES})")  # fmt: skip
+        add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
+        add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
+        add("--target-column", metavar="NAME", default="", help="column of summaries")
+        add("--target-list", choices=("sentences", "references"), default="sentences",
+            help="what a list in the column of summaries holds (default: %(default)s)")  # fmt: skip
+
+    def splits(self) -> List[str]:
+        return self.shares.splits if self.shares else list(self._names)
+
+    def inputs(self) -> Dict[str, List[Path]]:
+        return self._inputs
+
+    def total(self, split: str) -> Optional[int]:
+        return self._sizes["input" if self.shares else split]
+
+    def items(self, split: str) -> Iterator[Item]:
+        key = "input" if self.shares else split
+        found = _load(self._data, self._config)  # again: a reader that is copied to processes holds no open files
+        table = found[self._names[key]] if self._names[key] else found
+        number = 0
+        try:
+            for batch in table.select_columns(list(self.columns[key])).iter(batch_size=ROWS_AT_A_TIME):
+                for row in zip(*(batch[column] for column in self.columns[key])):
+                    number += 1
+                    yield key, number, row
+        except (OSError, ValueError) as error:  # pyarrow's errors are among them
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{self.files[key]}: damaged behind record {number} ({reason})") from None
+
+
+def _load(data: str, config: Optional[str]) -> Any:
+    """The datasets.Dataset or DatasetDict; nothing is downloaded.
+
+    Raises:
+        InputError: it is not there or damaged, or datasets is missing.
+    """
+    os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(f"--data {data}: datasets is missing: pip install datasets") from None
+    path = Path(data)
+    saved = path.is_dir()
+    if saved and not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        raise InputError(
+            f"--data {data}: not a folder of save_to_disk (no dataset_dict.json or state.json in it); files of JSON "
+            "lines, CSV or Parquet are read by: etads-corpus table"
+        )
+    if saved and config:
+        raise InputError(f"--config {config}: goes with a name; {data} is a folder")
+    with _offline(datasets):
+        try:
+            return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
+        except Exception as error:  # of many kinds, those of pyarrow, fsspec and huggingface_hub among them
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+    if saved:
+        raise InputError(f"--data {data}: cannot be read ({reason})")
+    call = f"load_dataset({data!r}{f', {config!r}' if config else ''})"
+    raise InputError(
+        f"--data {data}: no such folder, and not in the cache of this machine ({reason}). Nothing is downloaded here: "
+        f"where there is a network, call {call}.save_to_disk(FOLDER), and give the folder"
+    )
+
+
+@contextlib.contextmanager
+def _offline(datasets: Any) -> Iterator[None]:
+    """Keep a module that was imported before the environment said so from using the network, too."""
+    before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
+    try:
+        yield
+    finally:
+        datasets.config.HF_DATASETS_OFFLINE = before

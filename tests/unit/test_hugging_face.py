@@ -1,0 +1,113 @@
+"""etads-corpus hf: data sets that save_to_disk wrote or that the local cache has, without the network."""
+
+import json
+
+import pytest
+from etads_preprocess.corpus import main
+from etads_preprocess.readers import hugging_face
+
+REASON = "datasets is not installed: pip install datasets (the extra datasets of setup.py)"
+ROWS = {"article": ["First. Second.", "Third.\nFourth.", ""], "highlights": ["a\nb", "c", "d"], "id": ["x", "y", "z"]}
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
+        for name in ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE"):
+            patch.setenv(name, "1")
+        module = pytest.importorskip("datasets", reason=REASON)
+        module.disable_progress_bars()
+        yield module
+
+
+def run(out, *options):
+    main(["hf", "--out", str(out), "--jobs", "1", *map(str, options)])
+    return json.loads((out / "report.json").read_text())
+
+
+def refused(capsys, tmp_path, *options):
+    with pytest.raises(SystemExit):
+        main(["hf", "--out", str(tmp_path / "out"), *map(str, options)])
+    error = capsys.readouterr().err
+    assert error.startswith("etads-corpus: ") and error.count("\n") == 1
+    return error
+
+
+def test_a_folder_with_splits(datasets, tmp_path):
+    table = datasets.Dataset.from_dict(ROWS)
+    tables = {"train": table, "validation": table.select([1]), "unsupervised": table}
+    datasets.DatasetDict(tables).save_to_disk(tmp_path / "saved")
+    report = run(tmp_path / "text", "--data", tmp_path / "saved")
+    assert {split: about["documents"] for split, about in report["splits"].items()} == {"train": 2, "valid": 1}
+    assert (tmp_path / "text" / "train.source").read_text() == "First. <q> Second.\nThird. <q> Fourth.\n"
+    assert (tmp_path / "text" / "train.target").read_text() == "a <q> b\nc\n"
+    assert (tmp_path / "text" / "valid.target").read_text() == "c\n", "the rows that select chose, and not all"
+    assert report["splits"]["train"]["dropped"] == {"empty source": 1}
+    assert any("unsupervised is left out" in note for note in report["notes"])
+    assert list(report["inputs"]) and all(len(digest) == 64 for digest in report["inputs"].values())
+    assert run(tmp_path / "text", "--data", tmp_path / "saved") == report, "a second call finds it done"
+
+
+def test_a_data_set_of_one_piece_is_split(datasets, tmp_path):
+    documents = [f"Document {number}." for number in range(60)]
+    table = datasets.Dataset.from_dict({"body": documents, "heads": [["a", "b"]] * 60})
+    table.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=table).save_to_disk(tmp_path / "train-only")
+    columns = ["--source-column", "body", "--target-column", "heads", "--target-list", "references"]
+    columns += ["--split", "60/20/20"]
+    first, second = (
+        run(tmp_path / f"{name}-text", "--data", tmp_path / name, *columns) for name in ("one", "train-only")
+    )
+    sizes = [about["documents"] for about in first["splits"].values()]
+    assert sum(sizes) == 60 and len(sizes) == 3 and sizes == [a["documents"] for a in second["splits"].values()]
+    assert first["splits"]["test"]["references"] == 2
+
+
+def test_a_name_in_the_cache(datasets, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    (tmp_path / "tiny_news").mkdir()
+    datasets.Dataset.from_dict(ROWS).to_json(tmp_path / "tiny_news" / "train.jsonl")
+    datasets.load_dataset(str(tmp_path / "tiny_news"), cache_dir=str(cache))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    report = run(tmp_path / "text", "--data", "tiny_news")
+    assert report["splits"]["train"]["documents"] == 2
+
+
+def test_what_is_wrong_is_said_in_words(datasets, tmp_path, capsys):
+    table = datasets.Dataset.from_dict(ROWS)
+    datasets.DatasetDict(train=table, test=table).save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict(other=table).save_to_disk(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    saved = ["--data", tmp_path / "saved"]
+    for options, words in (
+        (["--data", "nobody/nothing"], "nothing', 'c').save_to_disk(FOLDER)"),
+        (["--data", tmp_path / "empty"], "not a folder of save_to_disk"),
+        (["--data", tmp_path / "other"], "no train, validation or test; it has other"),
+        ([*saved, "--split", "9/1/0"], "--split 9/1/0: the data set has splits: train, test"),
+        ([*saved, "--source-column", "text"], "--source-column text: no such column in"),
+        ([*saved, "--config", "x"], "--config x: goes with a name"),
+    ):
+        more = ["--config", "c"] if "nobody/nothing" in options else []
+        assert words in refused(capsys, tmp_path, *options, *more)
+    arrow = next((tmp_path / "saved" / "train").glob("*.arrow"))
+    arrow.write_bytes(arrow.read_bytes()[:400])
+    assert str(tmp_path / "saved") in refused(capsys, tmp_path, *saved)
+
+
+def test_without_the_library_it_says_how_to_install_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    assert "datasets is missing: pip install datasets" in refused(capsys, tmp_path, "--data", tmp_path)
+
+
+def test_the_network_is_switched_off_before_the_library_is_imported(tmp_path, monkeypatch):
+    for name in ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    with pytest.raises(ValueError):
+        hugging_face._load("x", None)
+    import os
+
+    assert os.environ["HF_DATASETS_OFFLINE"] == os.environ["HF_HUB_OFFLINE"] == "1"

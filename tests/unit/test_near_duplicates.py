@@ -1,0 +1,127 @@
+"""etads-corpus --near-duplicates against the similarity of every pair, computed from the runs of words themselves."""
+
+import argparse
+import json
+import random
+
+import pytest
+from etads_preprocess import near_duplicates as module
+from etads_preprocess.corpus import main
+from etads_preprocess.near_duplicates import FOUND_SHARE, bands, near_duplicates, parse_similarity, shingles
+
+WORDS = [f"word{number}" for number in range(400)]
+
+
+def write(folder, **splits):
+    for split, documents in splits.items():
+        (folder / f"{split}.source").write_text("".join(line + "\n" for line in documents))
+        (folder / f"{split}.target").write_text("a summary\n" * len(documents))
+    return folder
+
+
+def edited(document, places):
+    return " ".join("other" if place in places else word for place, word in enumerate(document.split()))
+
+
+def jaccard(first, second):
+    first, second = shingles(first), shingles(second)
+    return len(first & second) / len(first | second)
+
+
+def documents(count, seed):
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=100)) for _ in range(count)]
+
+
+def test_runs_of_words():
+    assert shingles("One, two. <q> THREE four five six") == {"one two three four five", "two three four five six"}
+    assert shingles("One two") == {"one two"} and shingles(" <q> .") == set()
+
+
+def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
+    """Edits of 1, 2 or 20 places: a similarity of 0.9 and 0.81, above the threshold of 0.7, or far below."""
+    pytest.importorskip("datasketch")
+    train = documents(30, seed=1)
+    test = [
+        edited(train[0], [50]),
+        edited(train[1], [20, 70]),
+        edited(train[2], range(0, 100, 5)),
+        *documents(9, seed=2),
+    ]
+    test += [edited(test[-1], [3]), train[4], f"{train[5].upper()} ."]
+    write(tmp_path, train=[*train, train[7], "", edited(train[8], [1, 2])], test=[*test, ""])
+    found = near_duplicates(tmp_path, ["train", "test"], 0.7, jobs=1)
+    assert found["splits"] == {"train": {"within": 1}, "test": {"within": 1, "also in train": 3}}, (
+        "equal ones are no news"
+    )
+    rows = [line.split("\t") for line in (tmp_path / module.LIST).read_text().splitlines()[1:]]
+    places = {(split, int(line), other, int(place)) for split, line, other, place, _ in rows}
+    assert places == {
+        ("train", 33, "train", 9), ("test", 13, "test", 12), ("test", 1, "train", 1), ("test", 2, "train", 2),
+        ("test", 15, "train", 6),
+    }  # fmt: skip
+    lines = {split: (tmp_path / f"{split}.source").read_text().split("\n") for split in ("train", "test")}
+    for split, line, other, place, similarity in rows:
+        exact = jaccard(lines[split][int(line) - 1], lines[other][int(place) - 1])
+        assert exact >= 0.7 and abs(float(similarity) - exact) < 0.2
+    assert found["examples"][0]["where"] == ["test.source, line 15", "train.source, line 6"]
+    assert found["signature"].startswith("NEAR-DUPLICATES|jaccard>=0.7|words:5|minhash:128|datasketch-")
+
+
+def test_one_stands_for_many(tmp_path, monkeypatch):
+    """A template filled in a hundred times: comparing each with all before would take quadratic time."""
+    pytest.importorskip("datasketch")
+    compared = []
+    query = module._Index.add
+
+    def add(self, *arguments):
+        compared.append(len(self._places))
+        return query(self, *arguments)
+
+    monkeypatch.setattr(module._Index, "add", add)
+    (template,) = documents(1, seed=3)
+    write(tmp_path, train=[f"{template} {number}" for number in range(100)])
+    found = near_duplicates(tmp_path, ["train"], 0.8, jobs=1)
+    assert found["splits"] == {"train": {"within": 99}} and max(compared) == 1
+
+
+@pytest.mark.parametrize("similarity", [0.1, 0.5, 0.8, 0.95, 1.0])
+def test_hardly_a_pair_is_missed(similarity):
+    count, size = bands(similarity)
+    assert count * size <= module.PERMUTATIONS and count > 1
+    assert 1 - (1 - similarity**size) ** count >= min(FOUND_SHARE, 1 - (1 - similarity**2) ** 64)
+
+
+def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys):
+    pytest.importorskip("datasketch")
+    train, out = documents(3, seed=4), tmp_path / "text"
+    write(tmp_path, train=train, test=[edited(train[1], [50])])
+    files = [f"--{split}={tmp_path / split}.source" for split in ("train", "test")]
+    command = ["parallel", "--out", str(out), "--jobs", "1"]
+    for option in files:
+        name, _, path = option.partition("=")
+        command += [name, path, path.replace("source", "target")]
+    main(command)
+    before = (out / "test.source").read_bytes()
+    main([*command, "--near-duplicates"])  # the splits are there: only the report is new
+    said = capsys.readouterr().out
+    assert "test: 0 within, 1 also in train" in said and "test.source, line 1 and train.source, line 2" in said
+    assert "…" in said and "other" in said, "the quotation shows where they differ"
+    report = json.loads((out / "report.json").read_text())
+    assert report["near-duplicates"]["splits"]["test"] == {"within": 0, "also in train": 1}
+    assert (out / "test.source").read_bytes() == before and (out / module.LIST).exists()
+    main(command)
+    assert not (out / module.LIST).exists() and "near-duplicates" not in json.loads((out / "report.json").read_text())
+
+
+def test_what_is_wrong_is_said_in_words(tmp_path, capsys, monkeypatch):
+    for text in ("0", "2", "nan", "much"):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"{text}: choose a similarity from 0.1 to 1"):
+            parse_similarity(text)
+    monkeypatch.setitem(__import__("sys").modules, "datasketch", None)
+    write(tmp_path, train=["a"])
+    files = [str(tmp_path / f"train.{side}") for side in ("source", "target")]
+    with pytest.raises(SystemExit):
+        main(["parallel", "--train", *files, "--out", str(tmp_path / "out"), "--near-duplicates"])
+    assert "datasketch is missing: pip install datasketch" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
