@@ -115,6 +115,30 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
+# fairseq's bart_large and bart_base (models/bart/model.py), whose weights --init-from loads (docs/bart.md)
+_BART_LARGE: Dict[str, Any] = {
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_embed_dim": 1024,
+    "encoder_ffn_embed_dim": 4096,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "max_source_positions": 1024,
+    "max_target_positions": 1024,
+    "layernorm_embedding": True,
+    "no_scale_embedding": True,
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+}
+_BART_BASE: Dict[str, Any] = {
+    **_BART_LARGE,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_embed_dim": 768,
+    "encoder_ffn_embed_dim": 3072,
+    "encoder_attention_heads": 12,
+    "decoder_attention_heads": 12,
+}
 
 PRESETS: Dict[str, Dict[str, Any]] = {
     # ETADS, Table 2
@@ -133,6 +157,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
     "es_transformer": _ES_TRANS,
     "gated_es_transformer": {**_ES_TRANS, "encoder_gate": True},
+    # ETADS's mechanisms in the sizes of BART
+    "etads_bart_base": _BART_BASE,
+    "etads_bart_large": _BART_LARGE,
 }
 """Named architectures: what each changes in the defaults, which are those of ETADS."""
 
