@@ -1,4 +1,4 @@
-"""Small BART models of fairseq's own classes with random weights, saved as fairseq publishes BART, and a tiny GPT-2 BPE."""
+"""Small BART models of fairseq's own classes with random weights, saved as fairseq publishes them; a tiny GPT-2 BPE."""
 
 import json
 from argparse import Namespace
@@ -81,7 +81,12 @@ def save_bart(model, dictionary, folder, change=lambda weights: weights):
         torch.save(state, folder / "model.pt", _use_new_zipfile_serialization=False)
     finally:
         meters.AverageMeter = real
-    lines = zip(dictionary.symbols[dictionary.nspecial :], dictionary.count[dictionary.nspecial :])
-    text = "".join(f"{word} {count}\n" for word, count in lines if word != "<mask>")
-    (folder / "dict.txt").write_text(text, encoding="utf-8")
+    save_dictionary(dictionary, folder / "dict.txt")
     return folder / "model.pt"
+
+
+def save_dictionary(dictionary, path):
+    """As fairseq publishes it: all words but the special ones and the mask."""
+    lines = zip(dictionary.symbols[dictionary.nspecial :], dictionary.count[dictionary.nspecial :])
+    path.write_text("".join(f"{word} {count}\n" for word, count in lines if word != "<mask>"), encoding="utf-8")
+    return path

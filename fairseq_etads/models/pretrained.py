@@ -1,7 +1,7 @@
 """The dictionary of a checkpoint that does not remember it, such as fairseq's BART: files beside the checkpoint.
 
-fairseq publishes BART as ``model.pt`` and ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``). With them, rows
-of the checkpoint's word vectors are found by their words, in whatever order the data has these.
+fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) beside it. With
+these files, rows of word vectors are found by their words, in whatever order the data has them.
 """
 
 import os
@@ -21,7 +21,7 @@ class CheckpointWords:
     """The words that a checkpoint's word vectors stand for, by side ("source", "target").
 
     Attributes:
-        files: side -> the dictionary's file; empty if there is none beside the checkpoint. A single file holds for both.
+        files: side -> the dictionary's file; empty if there is none beside the checkpoint. One holds for both.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -56,8 +56,8 @@ class CheckpointWords:
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
             raise ValueError(
-                f"--init-from {self.checkpoint}: {len(missing):,} of the {len(wanted):,} known words of DATA are not in "
-                f"its dictionary {self.files[side]}, for example {missing[0]!r}: make the data with that file "
+                f"--init-from {self.checkpoint}: {len(missing):,} of the {len(wanted):,} known words of DATA are not "
+                f"in its dictionary {self.files[side]}, for example {missing[0]!r}: make the data with that file "
                 "(etads-prepare --tokens gpt2 --dictionary)"
             )
         pairs = [(row, places[word]) for row, word in enumerate(wanted) if word in places]

@@ -127,6 +127,7 @@ _BART_LARGE: Dict[str, Any] = {
     "max_target_positions": 1024,
     "layernorm_embedding": True,
     "no_scale_embedding": True,
+    "share_decoder_input_output_embed": True,
     "activation_fn": "gelu",
     "dropout": 0.1,
 }
