@@ -92,7 +92,7 @@ def _fairseq_preprocess(
 def _new_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
-    """Write the dictionaries, of the training text or of the words of ``given``; returns fairseq-preprocess's options."""
+    """Write the dictionaries: words of the training text, or of ``given``; returns fairseq-preprocess's options."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1

@@ -1,7 +1,7 @@
 """The dictionary of a checkpoint that does not remember it, such as fairseq's BART: files beside the checkpoint.
 
-fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) beside it. With
-these files, rows of word vectors are found by their words, in whatever order the data has them.
+fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) beside it. By
+these files rows of word vectors are found by their words, in whatever order the data has them.
 """
 
 import os
