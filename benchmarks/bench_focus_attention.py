@@ -4,9 +4,9 @@
     python benchmarks/bench_focus_attention.py --simulate-tf32
 
 Forms: "plain" is torch's scaled_dot_product_attention without any bias; "direct" adds the S x S bias of equation 7;
-"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.attention.
+"two columns" is the rank-2 identity without splitting the coefficients; "focus" is fairseq_etads.focus.
 Times are medians of interleaved runs, forward and backward; errors are the largest over the output. With
-``--simulate-tf32`` only the errors of the forms of fairseq_etads.attention are measured, with a fused attention that
+``--simulate-tf32`` only the errors of the forms of fairseq_etads.focus are measured, with a fused attention that
 multiplies float32 as split TF32 does: each number as the sum of two of 11 bits.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads.attention import FOCUS_FORMS, focal_bias, focus_attention
+from fairseq_etads.focus import FOCUS_FORMS, focal_bias, focus_attention
 
 
 def plain(q, k, v, center, scope):

@@ -27,6 +27,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
+    "focus": [
+        "test_attention.py",
+        "test_attention_exactness.py",
+        "test_dropout.py::test_the_functions_drop_weights",
+    ],
     "attention": [
         "test_attention.py",
         "test_attention_exactness.py",

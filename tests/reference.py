@@ -28,8 +28,8 @@ def softmax_row(scores: List[Tensor]) -> List[Tensor]:
     return [value / total for value in exponentials]
 
 
-def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor) -> Tensor:
-    """ETADS, equation 8. q, k, v (m, D), center, scope (m,), differentiable -> (m, D)."""
+def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor, strength: Any = 1.0) -> Tensor:
+    """ETADS, equation 8, the bias times a number. q, k, v (m, D), center, scope (m,), differentiable -> (m, D)."""
     m, width = q.shape
     rows = []
     for i in range(m):
@@ -37,7 +37,7 @@ def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tens
         for j in range(m):
             energy = (q[i] * k[j]).sum() / math.sqrt(width)
             bias = -((j - center[i]) ** 2) / (scope[i] ** 2 / 2)
-            scores.append(energy + bias)
+            scores.append(energy + strength * bias)
         weights = softmax_row(scores)
         rows.append(sum(weight * v[j] for j, weight in enumerate(weights)))
     return torch.stack(rows)
@@ -58,18 +58,46 @@ def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor)
     return center, scope
 
 
-def saliency_attention(
-    q: Tensor, k: Tensor, v: Tensor, gate_q: Optional[Tensor], gate_k: Optional[Tensor]
+def relative_focal_network(
+    q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor, offsets: Tensor, scopes: Sequence[int]
 ) -> Tuple[Tensor, Tensor]:
-    """ETADS, equations 9 and 10. q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D) and the softmax (T, S)."""
+    """As focal_network, with centers beside the query's own position: offsets o (H,), initial scopes (H,), 0: m / 2.
+
+    mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m times the sigmoid whose argument is <u, U_d>, and what gives N
+    tokens (at most half of the document) where <u, U_d> is 0.
+    """
+    m, _ = q.shape
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(m)) / m
+    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
+    for i in range(m):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            center[h, i] = i + m * torch.tanh((offsets[h] + (part * u_c[h]).sum()) / m)
+            share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
+            argument = (part * u_d[h]).sum() + math.log(share / (1 - share))
+            scope[h, i] = m / (1 + torch.exp(-argument))
+    return center, scope
+
+
+def saliency_attention(
+    q: Tensor, k: Tensor, v: Tensor, gate_q: Optional[Tensor], gate_k: Optional[Tensor], form: str = "sigmoid"
+) -> Tuple[Tensor, Tensor]:
+    """ETADS, equations 9 and 10, and other forms of the gate.
+
+    q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D) and weights (T, S): the softmax, or "normalised": the gated ones.
+    """
     rows, all_weights = [], []
     for i in range(len(q)):
         weights = softmax_row([(q[i] * k[j]).sum() / math.sqrt(q.shape[1]) for j in range(len(k))])
-        total = torch.zeros(v.shape[1], dtype=v.dtype)
+        gated = []
         for j in range(len(k)):
             gate = 1.0 if gate_q is None else torch.sigmoid((gate_q[i] * gate_k[j]).sum())
-            total = total + gate * weights[j] * v[j]
-        rows.append(total)
+            gated.append((2 * gate if form == "open" else gate) * weights[j])
+        if form == "normalised":
+            weights = gated = [weight / sum(gated) for weight in gated]
+        rows.append(sum(weight * v[j] for j, weight in enumerate(gated)))
         all_weights.append(torch.stack(weights))
     return torch.stack(rows), torch.stack(all_weights)
 

@@ -14,8 +14,10 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..attention import at_least_float32, attention_weights, focus_attention, saliency_attention
+from ..attention import at_least_float32, attention_weights, saliency_attention
+from ..focus import focus_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
+from .focus import FocalNetwork, focal_options
 from .precision import in_float32, keep_float32
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
@@ -45,67 +47,17 @@ def _refuse(module: nn.Module, **unsupported: Any) -> None:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
 
 
-class FocalNetwork(nn.Module):
-    """Predicts center and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
-
-        u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
-
-    G is the mean query of the document and m its length, both over real tokens. W_p and W_g are shared by mu and sigma.
-    Everything is computed in float32 or better, also in half-precision models and under autocast: an error of 0.01 in
-    the argument of the sigmoid is one token in 400.
+class FocusAttention(MultiheadAttention):
+    """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
     Args:
-        embed_dim: d_m.
-        num_heads: H; each head has its own slice of u and its own vectors U_c and U_d.
+        focal: options of :class:`FocalNetwork`; None: the paper's form.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__()
-        self.num_heads = num_heads
-        self.query_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_p
-        self.document_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_g
-        head_dim = embed_dim // num_heads
-        self.center_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_c
-        self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.query_proj.weight)
-        nn.init.xavier_uniform_(self.document_proj.weight)
-        nn.init.xavier_uniform_(self.center_weight)
-        nn.init.xavier_uniform_(self.scope_weight)
-
-    def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Queries Q (B, S, d_m), before the split into heads and unscaled -> center, scope (B, H, S).
-
-        At least in float32; queries that come in half precision are already off by up to a token in 400.
-        """
-        batch, length, _ = queries.shape
-        queries = at_least_float32(queries)
-        if key_padding_mask is None:
-            document = queries.mean(dim=1, keepdim=True)
-            lengths: Tensor = queries.new_full((batch,), float(length), dtype=torch.float32)
-        else:
-            real = (~key_padding_mask).unsqueeze(-1)
-            lengths = real.sum(dim=(1, 2)).clamp(min=1).float()
-            total = queries.masked_fill(~real, 0.0).sum(dim=1, keepdim=True)
-            document = total / lengths[:, None, None]  # G (B, 1, d_m)
-        u = torch.tanh(in_float32(self.query_proj, queries) + in_float32(self.document_proj, document))
-        u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
-        center, scope = (
-            lengths[:, None, None] * torch.sigmoid((u * at_least_float32(weight)[:, None]).sum(-1))
-            for weight in (self.center_weight, self.scope_weight)
-        )
-        return center, scope
-
-
-class FocusAttention(MultiheadAttention):
-    """Encoder self-attention with the focal bias (ETADS, section 3.2)."""
-
-    def __init__(self, embed_dim: int, num_heads: int, **kwargs: Any):
+    def __init__(self, embed_dim: int, num_heads: int, focal: Optional[Dict[str, str]] = None, **kwargs: Any):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
         keep_float32(self.q_proj)  # mu and sigma are computed from the queries
-        self.focal = FocalNetwork(embed_dim, num_heads)
+        self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
 
     def forward(
         self,
@@ -121,6 +73,7 @@ class FocusAttention(MultiheadAttention):
         _refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
+        strength = self.focal.strength
         out = focus_attention(
             split_heads(q, self.num_heads),
             split_heads(k, self.num_heads),
@@ -129,6 +82,7 @@ class FocusAttention(MultiheadAttention):
             scope,
             key_padding_mask,
             dropout_p=_dropout_p(self),
+            strength=None if strength is None else at_least_float32(strength),
         )
         return self.out_proj(merge_heads(out).to(v.dtype)), None
 
@@ -138,10 +92,12 @@ class BridgeAttention(MultiheadAttention):
 
     Args:
         saliency: gate the attention; adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without bias.
+        gate: the gate's form, one of ``GATES``. All but the paper's begin with W_h = 0, where attention is plain.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, saliency: bool, **kwargs: Any):
+    def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
         super().__init__(embed_dim, num_heads, encoder_decoder_attention=True, **kwargs)
+        self.gate = gate
         self.gate_q_proj: Optional[nn.Linear] = None
         self.gate_k_proj: Optional[nn.Linear] = None
         if saliency:
@@ -151,6 +107,8 @@ class BridgeAttention(MultiheadAttention):
             # gate near one half at first instead of saturated
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
+            if gate != "sigmoid":
+                nn.init.zeros_(self.gate_q_proj.weight)
 
     def forward(
         self,
@@ -173,7 +131,8 @@ class BridgeAttention(MultiheadAttention):
                 looked at again.
             key_padding_mask: (B, S), True at padding.
             incremental_state: caches the document's projected keys, values and gate keys.
-            need_weights: also return the softmax (before the gate), averaged over heads: (B * beam, T, S).
+            need_weights: also return the weights that sum to 1, averaged over heads: (B * beam, T, S); see
+                :func:`saliency_attention`.
             need_head_weights: return it for each head: (H, B * beam, T, S).
         """
         _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
@@ -193,9 +152,8 @@ class BridgeAttention(MultiheadAttention):
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
             gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
-            out, weights = saliency_attention(
-                q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p, need_weights=True, own_format=stepwise
-            )
+            arguments = q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p
+            out, weights = saliency_attention(*arguments, need_weights=True, own_format=stepwise, form=self.gate)
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
@@ -312,6 +270,7 @@ class FocusEncoderLayer(TransformerEncoderLayerBase):
         return FocusAttention(
             embed_dim,
             cfg.encoder.attention_heads,
+            focal=focal_options(cfg),
             dropout=cfg.attention_dropout,
             q_noise=self.quant_noise,
             qn_block_size=self.quant_noise_block_size,
@@ -344,6 +303,7 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
             embed_dim,
             cfg.decoder.attention_heads,
             saliency=self._saliency,
+            gate=str(cfg.saliency_gate),
             kdim=cfg.encoder.embed_dim,
             vdim=cfg.encoder.embed_dim,
             dropout=cfg.attention_dropout,

@@ -12,7 +12,9 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
+from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
+from ..layers.focus import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from ..layers.pointer import KINDS
 from .common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
 from .transformer_checks import check_inherited
@@ -37,6 +39,28 @@ class SummarizationTransformerConfig(TransformerConfig):
     focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
+    )
+    focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
+        default="absolute",
+        metadata={
+            "help": "centers of focus-attention: absolute, anywhere in the document (the paper's), or relative to the "
+            "query's own position, where the heads begin at the query itself and at its neighbours"
+        },
+    )
+    focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
+    focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
+        default="fixed",
+        metadata={
+            "help": "factor of focus-attention's bias: fixed at 1 (the paper's), or a number learned for each head, "
+            "which begins at 0, so that a plain Transformer's weights give a plain Transformer"
+        },
+    )
+    saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
+        default="sigmoid",
+        metadata={
+            "help": "gate of saliency-selection: sigmoid, between 0 and 1 (the paper's); open, between 0 and 2; "
+            "normalised, after which the weights sum to 1. The last two begin with plain attention"
+        },
     )
     pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
         default="none",
@@ -73,6 +97,14 @@ _LEFT_OUT = {
     *("encoder_xformers_att_config", "decoder_xformers_att_config"),
 }
 _NESTED = {"encoder": EncoderConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+
+# the forms of the mechanisms that --focus-layers and --saliency-layers name layers of; the paper's are the defaults
+_FORMS = {
+    "focus_center": "absolute",
+    "focus_initial_scope": "half",
+    "focus_strength": "fixed",
+    "saliency_gate": "sigmoid",
+}
 
 # ETADS, section 4.1. "Dropout rate 0.8" is a keep probability; the dictionary is shared by source, target and output.
 _PAPER: Dict[str, Any] = {
@@ -228,6 +260,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     if str(config.pointer) != "none":
         _check_pointer(config, task)
     check_continuation(config)
+    _check_attention(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
         _check_sharing(config)
@@ -244,6 +277,16 @@ def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
     if config.adaptive_softmax_cutoff:
         raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
     check_one_dictionary(option, task)
+
+
+def _check_attention(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError for forms of focus-attention and of the gate in a model that has none, and for bad scopes."""
+    parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
+    for option, default in _FORMS.items():
+        layers = f"{option.split('_')[0]}_layers"
+        value, flag = str(getattr(config, option)), option.replace("_", "-")
+        if value != default and str(getattr(config, layers)).strip() == "none":
+            raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
 
 
 def position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads.attention import document_positions, focal_bias, focus_attention, hierarchical_attention
+from fairseq_etads.attention import hierarchical_attention
+from fairseq_etads.focus import document_positions, focal_bias, focus_attention
 
 
 def random_inputs(length, scope, width=16, dtype=torch.float32):

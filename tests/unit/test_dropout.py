@@ -10,7 +10,8 @@ from fairseq.modules import MultiheadAttention
 from helpers import PAD, SMALL, make_batch, make_model, make_task
 from recurrent import inputs, recurrent
 
-from fairseq_etads.attention import focus_attention, saliency_attention
+from fairseq_etads.attention import saliency_attention
+from fairseq_etads.focus import focus_attention
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.aggregation import Aggregation
 from fairseq_etads.layers.beam_state import BeamState

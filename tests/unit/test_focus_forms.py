@@ -4,8 +4,8 @@ import pytest
 import torch
 from test_attention import LargestTensor
 
-from fairseq_etads import attention
-from fairseq_etads.attention import FOCUS_FORMS, LONGEST_BIAS, focal_bias, focus_attention, focus_form
+from fairseq_etads import focus
+from fairseq_etads.focus import FOCUS_FORMS, LONGEST_BIAS, focal_bias, focus_attention, focus_form
 
 AMPERE, VOLTA = (8, 0), (7, 0)
 CUDA_LONG = (("cuda", torch.float32, AMPERE, LONGEST_BIAS + 1), "blocks")
@@ -30,7 +30,7 @@ def test_columns_are_used_only_where_sums_are_known_to_be_exact(arguments, form)
 
 
 def test_a_capability_that_was_measured_gets_the_columns(monkeypatch):
-    monkeypatch.setattr(attention, "EXACT_COLUMNS", {("cpu", None), ("cuda", AMPERE)})
+    monkeypatch.setattr(focus, "EXACT_COLUMNS", {("cpu", None), ("cuda", AMPERE)})
     assert focus_form(*CUDA_LONG[0]) == "columns"
     assert focus_form("cuda", torch.float32, (9, 0), 400) == "bias"
     assert focus_form("cuda", torch.float32, AMPERE, 400, exact_products=False) == "bias", "TF32 is allowed"
@@ -48,7 +48,7 @@ def inputs_of(length, scope, heads=1, dtype=torch.float32):
 def test_the_form_follows_the_precision_that_torch_is_told_to_multiply_in(monkeypatch, precision, form):
     seen = []
     for name in FOCUS_FORMS:
-        monkeypatch.setitem(attention._FOCUS_FORMS, name, lambda q, *_, name=name: seen.append(name) or q)
+        monkeypatch.setitem(focus._FOCUS_FORMS, name, lambda q, *_, name=name: seen.append(name) or q)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -100,7 +100,7 @@ def test_a_long_neighbour_and_padding_change_nothing(side):
 
 
 def test_blocks_hold_no_more_than_their_share_of_the_bias(monkeypatch):
-    monkeypatch.setattr(attention, "BIAS_ELEMENTS", 40_000)
+    monkeypatch.setattr(focus, "BIAS_ELEMENTS", 40_000)
     inputs = inputs_of(600, 30.0, heads=2)
     with LargestTensor() as seen:
         focus_attention(*inputs, form="blocks").sum().backward()

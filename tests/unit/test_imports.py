@@ -12,8 +12,8 @@ import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
-    {"compat", "kernels", "attention", "text", "vocabulary"},
-    {"console", "processes"},
+    {"compat", "kernels", "focus", "text", "vocabulary"},
+    {"attention", "console", "processes"},
     {"layers", "data"},
     {"search"},
     {"models", "criterions", "optim", "generation", "evaluation"},

@@ -86,6 +86,26 @@ TRANSFORMER = {
     ],
     "focus_layers": [{"focus_layers": "none"}, {"focus_layers": "2"}, ({"focus_layers": "3"}, "--focus-layers")],
     "saliency_layers": [{"saliency_layers": "none"}, ({"saliency_layers": "x"}, "--saliency-layers")],
+    "focus_center": [
+        {"focus_center": "relative"},
+        ({"focus_center": "relative", "focus_layers": "none"}, "--focus-center relative has no effect with --focus-la"),
+    ],
+    "focus_initial_scope": [
+        {"focus_initial_scope": "3"},
+        {"focus_initial_scope": "2, half"},
+        ({"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is no scope; choose tokens'),
+        ({"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
+        ({"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
+    ],
+    "focus_strength": [
+        {"focus_strength": "learned"},
+        ({"focus_strength": "learned", "focus_layers": "none"}, "--focus-strength learned has no effect"),
+    ],
+    "saliency_gate": [
+        {"saliency_gate": "open"},
+        {"saliency_gate": "normalised"},
+        ({"saliency_gate": "open", "saliency_layers": "none"}, "--saliency-gate open has no effect with --saliency-la"),
+    ],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
     "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
     "aggregation": [{"aggregation": name} for name in ("add", "proj", "attn")],

@@ -21,10 +21,16 @@ CHOICES = {
     "share_encoder_decoder_layers": [False, True],
     "output_bias": [False, True],
 }
+FORMS = {"focus_center": "relative", "focus_initial_scope": "2", "focus_strength": "learned", "saliency_gate": "open"}
+"""Of the mechanisms in chosen layers; they cost the same whatever else is chosen, so all are tried at once."""
 D, F, N = SMALL["encoder_embed_dim"], SMALL["encoder_ffn_embed_dim"], SMALL["encoder_layers"]
 COSTS = {
     ("focus_layers", "all"): "N * (2 * d**2 + 2 * d)",
     ("saliency_layers", "all"): "N * 2 * d**2",
+    ("focus_center", "relative"): "N * H",
+    ("focus_initial_scope", "2"): "0",
+    ("focus_strength", "learned"): "N * H",
+    ("saliency_gate", "open"): "0",
     ("pointer", "soft"): "d**2 + 2 * d + 1",
     ("pointer", "switch"): "d**2 + 2 * d + 1",
     ("pointer_continue", True): "3 * d + 5",
@@ -66,7 +72,11 @@ RECURRENT_COSTS = {
 
 def cost(formula, **sizes):
     """A formula of docs/options.md, by its names."""
-    return eval(formula, {"d": D, "f": F, "N": N, "L": 1, "V": 44, **sizes})
+    return eval(formula, {"d": D, "f": F, "N": N, "H": 4, "L": 1, "V": 44, **sizes})
+
+
+NAMED = ("pointer", "aggregation", "focus_center", "focus_strength", "saliency_gate")
+"""Options of whose values the page has rows."""
 
 
 def count(model):
@@ -83,6 +93,8 @@ def test_combinations_run_and_their_costs_add_up(layers, pointer, documents):
     tokens, previous = make_batch(documents), torch.tensor([[EOS, 5, 6]]).expand(len(documents), -1)
     for memory in MEMORY:
         options = dict(zip(CHOICES, (layers, layers, pointer, pointer != "none", *memory)))
+        if pointer == "switch":
+            options.update(FORMS)
         model = make_model("etads_basic", task, **options).train()
         expected = plain + sum(cost(COSTS[choice]) for choice in options.items() if choice in COSTS)
         assert count(model) == expected, options
@@ -98,11 +110,11 @@ def test_combinations_run_and_their_costs_add_up(layers, pointer, documents):
 def test_the_documents_numbers_are_those_of_the_formulas():
     page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
     for (option, value), formula in COSTS.items():
-        flag = f"--{option.replace('_', '-')}" + (f" {value}" if option in ("pointer", "aggregation") else "")
+        flag = f"--{option.replace('_', '-')}" + (f" {value}" if option in NAMED else "")
         row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
-        layers = 1 if option in ("focus_layers", "saliency_layers") else 4
+        layers = 1 if option.startswith(("focus", "saliency")) else 4
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, d=512, f=2048, N=layers, V=50000), row
+        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000), row
 
 
 def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():

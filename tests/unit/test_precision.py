@@ -31,9 +31,9 @@ def center_and_scope(module, x, mask=None, autocast=None):
     return torch.stack(caught[0]).double()
 
 
-def focus_layer(dtype):
+def focus_layer(dtype, focal=None):
     torch.manual_seed(0)
-    module = FocusAttention(WIDTH, HEADS).eval()
+    module = FocusAttention(WIDTH, HEADS, focal).eval()
     with torch.no_grad():
         for parameter in module.focal.parameters():
             parameter.mul_(3)  # as far from the middle as a trained network goes
@@ -46,7 +46,8 @@ def float32_bound(layer, x):
     """How far float32 may put mu and sigma from the exact values, in tokens; x (S, d_m) and the layer in float64.
 
     Rounding errors of n additions grow like sqrt(n) times the 2-norm of the terms (Higham and Mary 2019); 4 standard
-    deviations of it are carried from step to step. The sigmoid's slope is at most 1/4.
+    deviations of it are carried from step to step. The sigmoid's slope is at most 1/4, so mu and sigma move
+    by at most m/4 tokens for 1 in its argument; a relative center moves by 1.
     """
 
     def product(x, error, *weights):
@@ -68,11 +69,12 @@ def float32_bound(layer, x):
 
 @pytest.mark.parametrize("length", [400, 4000])
 @pytest.mark.parametrize("how", ["model", "autocast"])
+@pytest.mark.parametrize("focal", [None, {"center": "relative", "initial_scope": "half,300"}])
 @pytest.mark.parametrize("dtype", HALVES)
-def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, how, length):
-    layer = focus_layer(dtype)
+def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how, length):
+    layer = focus_layer(dtype, focal)
     x = torch.randn(length, 1, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype)
-    exact_layer = focus_layer(dtype).double()
+    exact_layer = focus_layer(dtype, focal).double()
     exact = center_and_scope(exact_layer, x.double())
     if how == "model":
         found = center_and_scope(layer.to(dtype), x)

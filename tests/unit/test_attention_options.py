@@ -1,0 +1,323 @@
+"""Other forms of focus-attention (--focus-center, --focus-initial-scope, --focus-strength) and of --saliency-gate."""
+
+import copy
+
+import pytest
+import reference
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
+from omegaconf import OmegaConf, open_dict
+from test_attention import HEADS, LENGTHS, WIDTH, oracle, padding_mask, random_inputs
+from test_transformer import SUMMARIES, decode, encode, real_rows
+
+from fairseq_etads.attention import GATES, attention_weights, saliency_attention
+from fairseq_etads.focus import FOCUS_FORMS, focal_bias, focus_attention
+from fairseq_etads.layers.focus import FocalNetwork, parse_scopes
+from fairseq_etads.search.inference import InferenceModel
+
+GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
+FORMS = {
+    "relative": {"focus_center": "relative"},
+    "narrow": {"focus_initial_scope": "2"},
+    "local": {"focus_center": "relative", "focus_initial_scope": "1,3,half"},
+    "learned": {"focus_strength": "learned"},
+    "open": {"saliency_gate": "open"},
+    "normalised": {"saliency_gate": "normalised"},
+    "everything": {
+        **{"focus_center": "relative", "focus_initial_scope": "1,3,half", "focus_strength": "learned"},
+        **{"saliency_gate": "normalised", "pointer": "soft", "aggregation": "add"},
+    },
+}
+
+
+def trained(**options):
+    """A model of which no weight is 0 any more."""
+    model = make_model("etads", **options)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("gate_q_proj.weight", "center_weight", "scope_weight", "strength", "center_offset")):
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def network(initial_scope="half", **options):
+    torch.manual_seed(0)
+    return FocalNetwork(HEADS * WIDTH, HEADS, initial_scope=initial_scope, **options)
+
+
+QUERIES = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_relative_centers_and_initial_scopes_are_those_of_the_oracle(left):
+    focal, mask = network("half,1,3", center="relative").double(), padding_mask(LENGTHS, left)
+    with torch.no_grad():
+        for weight in (focal.center_weight, focal.scope_weight, focal.center_offset):
+            weight.normal_()
+    found = focal(QUERIES.double(), mask)
+    for b in range(len(LENGTHS)):
+        real = ~mask[b]
+        weights = (focal.query_proj.weight, focal.document_proj.weight, focal.center_weight, focal.scope_weight)
+        expected = reference.relative_focal_network(
+            QUERIES[b, real].double(), *weights, focal.center_offset, scopes=(0, 1, 3)
+        )
+        for got, want in zip(found, expected):
+            torch.testing.assert_close(got[b][:, real], want, rtol=1e-5, atol=1e-5)
+
+
+def test_heads_begin_at_the_query_and_its_neighbours_with_scopes_of_so_many_tokens():
+    length, heads = 50, 5
+    focal = FocalNetwork(heads * WIDTH, heads, center="relative", initial_scope="2, 30, 7")
+    queries = torch.randn(1, length, heads * WIDTH)
+    center, scope = focal(queries)
+    for head, (offset, tokens) in enumerate(zip((0, -1, 1, -2, 2), (2, 25, 7, 2, 25))):  # 25: half of the document
+        torch.testing.assert_close(center[0, head], torch.arange(50.0) + offset, rtol=0, atol=1e-2)
+        torch.testing.assert_close(scope[0, head], torch.full((length,), float(tokens)))
+    scope = FocalNetwork(heads * WIDTH, heads, initial_scope="2,half")(queries)[1]
+    assert scope[0, 0].eq(scope[0, 0, 0]).all() and scope[0, 1].std() > 0.1, "the paper's depends on the query"
+
+
+@pytest.mark.parametrize("value", ["", "2,", "-1", "1.5", "0", "wide", "half half", "²"])
+def test_bad_scopes_are_refused_in_words(value):
+    with pytest.raises(ValueError) as error:
+        parse_scopes(value, 4)
+    for part in (f'--focus-initial-scope "{value}"', "choose tokens", '"half"'):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("form", FOCUS_FORMS)
+@pytest.mark.parametrize("left", [False, True])
+def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left, form, monkeypatch):
+    monkeypatch.setattr("fairseq_etads.focus.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)
+    inputs, mask = random_inputs(left=left)
+    strengths = torch.tensor([0.0, 1.7, -0.2], dtype=torch.float64, requires_grad=True)
+    expected = torch.zeros_like(inputs[0])
+    for b in range(len(LENGTHS)):
+        real = ~mask[b]
+        for h in range(HEADS):
+            of_head = (x[b, h, real] for x in inputs)
+            expected[b, h, real] = reference.focus_attention(*of_head, strength=strengths[h])
+    real = (~mask)[:, None, :, None]
+    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64) * real
+    wanted = torch.autograd.grad((expected * weight).sum(), [*inputs, strengths])
+
+    singles = [x.detach().float().requires_grad_() for x in (*inputs, strengths)]
+    out = focus_attention(*singles[:5], key_padding_mask=mask, form=form, strength=singles[5])
+    torch.testing.assert_close((out * real).double(), expected, rtol=0, atol=1e-5)
+    gradients = torch.autograd.grad((out * weight.float()).sum(), singles)
+    for name, got, want in zip(("q", "k", "v", "center", "scope", "strength"), gradients, wanted):
+        torch.testing.assert_close(got.double(), want, rtol=2e-4, atol=2e-4, msg=lambda m, name=name: f"{name}: {m}")
+    assert wanted[5][0].abs() > 1e-3, "a head begins to focus"
+
+
+def test_a_strength_of_one_is_the_papers_form_and_of_zero_plain_attention():
+    inputs, mask = random_inputs()
+    singles = [x.detach().float() for x in inputs]
+    for form in FOCUS_FORMS:
+        run = lambda s, form=form: focus_attention(*singles, key_padding_mask=mask, form=form, strength=s)  # noqa: E731
+        torch.testing.assert_close(run(torch.ones(HEADS)), run(None), rtol=0, atol=2e-6)
+        weights = attention_weights(*singles[:2], mask)
+        plain = torch.where(mask[:, None, :, None], run(torch.zeros(HEADS)), weights @ singles[2])
+        torch.testing.assert_close(run(torch.zeros(HEADS)), plain, rtol=0, atol=2e-6)
+    torch.testing.assert_close(
+        focus_attention(*inputs, key_padding_mask=mask, strength=torch.ones(HEADS)) * (~mask)[:, None, :, None],
+        oracle(inputs, mask),
+        rtol=0,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("length", [400, 2500])
+@pytest.mark.parametrize("strength", [1e-12, 0.01, 4.0])
+def test_centers_outside_the_document_and_any_strength_are_as_exact(strength, length):
+    """Relative centers reach beyond the document's ends."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, length, 32, generator=generator) for _ in range(3))
+    positions = torch.arange(float(length))
+    center = torch.stack([positions - 20, positions + 20])[None]
+    scope = 3 * (1 + torch.rand(1, 2, length, generator=generator))
+    strengths = torch.full((2,), strength)
+    bias = focal_bias(*(x.double() for x in (center, scope, positions[None])), strengths.double()[None, :, None])
+    scores = q.double() @ k.double().transpose(-1, -2) / 32**0.5 + bias
+    out = focus_attention(q, k, v, center, scope, strength=strengths)
+    torch.testing.assert_close(out.double(), torch.softmax(scores, -1) @ v.double(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", GATES)
+def test_every_gate_and_its_gradients_match_the_oracle(form):
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(2, HEADS, n, WIDTH) for n in (5, 7, 7, 5, 7)]
+    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    mask = padding_mask((7, 4), True)
+    expected, expected_weights = torch.zeros(shapes[0]).double(), torch.zeros(2, HEADS, 5, 7).double()
+    for b in range(2):
+        real = ~mask[b]
+        for h in range(HEADS):
+            q, k, v, gate_q, gate_k = (x[b, h] for x in inputs)
+            given = q, k[real], v[real], gate_q, gate_k[real]
+            expected[b, h], expected_weights[b, h][:, real] = reference.saliency_attention(*given, form)
+    out, weights = saliency_attention(*inputs, key_padding_mask=mask, need_weights=True, form=form)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-12)
+    gradients = [torch.autograd.grad(x.sum(), inputs) for x in (out, expected)]
+    for got, want in zip(*gradients):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["open", "normalised"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_gate_is_neutral_at_zero_and_finite_anywhere(form, dtype):
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(2, HEADS, 7, WIDTH, generator=generator).to(dtype) for _ in range(3))
+    mask = padding_mask((7, 4), True)
+    out, weights = saliency_attention(q, k, v, q * 0, k, mask, need_weights=True, form=form)
+    plain = attention_weights(q, k, mask)
+    torch.testing.assert_close(out, torch.matmul(plain.to(dtype), v), rtol=0, atol=1e-6)
+    torch.testing.assert_close(weights, plain, rtol=0, atol=1e-6)
+    for size in (-300.0, 300.0):
+        gates = (torch.full_like(q, size), torch.full_like(k, 300.0))
+        out, weights = saliency_attention(q, k, v, *gates, mask, need_weights=True, form=form)
+        assert torch.isfinite(out).all()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(2, HEADS, 7))
+        assert (weights.masked_select(mask[:, None, None, :]) == 0).all(), "padding got attention"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_padding_and_the_batch_change_nothing(name, documents):
+    model = trained(**FORMS[name])
+    previous = torch.tensor([[EOS, 5, 6]])
+    alone = [encode(model, make_batch([d]))["encoder_out"][0][:, 0] for d in documents]
+    summaries = [decode(model, make_batch([d]), previous) for d in documents]
+    for left in (False, True):
+        tokens = make_batch(documents, left=left, width=20)
+        together = encode(model, tokens)["encoder_out"][0].transpose(0, 1)
+        for one, row in zip(alone, real_rows(together, tokens)):
+            torch.testing.assert_close(row, one, rtol=0, atol=3e-6)
+        out = decode(model, tokens, previous.expand(len(documents), -1))
+        torch.testing.assert_close(out, torch.cat(summaries), rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_cached_decoding_equals_uncached_decoding(name, documents):
+    model, tokens = trained(**FORMS[name]), make_batch(documents, left=True)
+    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
+    encoded, state = encode(model, tokens), {}
+    with torch.no_grad():
+        full, extra = model.decoder(previous, encoder_out=encoded)
+        for step in range(previous.shape[1]):
+            out, now = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
+            torch.testing.assert_close(out[:, 0], full[:, step], rtol=0, atol=5e-6)
+            torch.testing.assert_close(now["attn"][0][:, 0], extra["attn"][0][:, step], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "everything"])
+def test_each_form_computes_something_else_and_trains_all_of_its_weights(name, documents):
+    model = trained(**FORMS[name]).train()
+    paper = make_model("etads")
+    paper.load_state_dict({k: v for k, v in model.state_dict().items() if k in paper.state_dict()})
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    assert not torch.allclose(decode(model, tokens, previous), decode(paper, tokens, previous), atol=1e-3)
+    out, _ = model(tokens, tokens.ne(PAD).sum(1), previous)
+    out.log_softmax(-1)[..., 7].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_begins_at_zero_has_left_it_after_two_updates(name, documents):
+    model = make_model("etads", **FORMS[name]).train()
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(2):
+        optimizer.zero_grad()
+        out = model(tokens, tokens.ne(PAD).sum(1), previous)
+        (-model.get_normalized_probs(out, log_probs=True)[..., 7].sum()).backward()
+        optimizer.step()
+    for name, parameter in model.named_parameters():
+        assert not torch.equal(parameter, before[name]), name
+
+
+def summaries_of(model, task, documents):
+    sample = {"id": torch.arange(len(documents)), "net_input": {"src_tokens": make_batch(documents)}}
+    sample["net_input"]["src_lengths"] = sample["net_input"]["src_tokens"].ne(PAD).sum(1)
+    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=3, max_len_b=12)))
+    return [[(h["tokens"].tolist(), float(h["score"])) for h in found] for found in generator.generate([model], sample)]
+
+
+@pytest.mark.parametrize("gate", ["open", "normalised"])
+@pytest.mark.parametrize("fairseqs", [False, True])
+def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate, documents):
+    """Token for token, with the weights of this project's or fairseq's; and no longer after an update."""
+    task = make_task()
+    learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
+    lengths = {"max_source_positions": 401, "max_target_positions": 101}
+    plain = make_model("transformer", task, **learned, **lengths) if fairseqs else make_model("etads_basic", task)
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.mul_(1.5)  # far from uniform, so that summaries differ
+    model = make_model("etads", task, **{**GENTLE, "saliency_gate": gate})
+    missing = model.load_state_dict({**model.state_dict(), **plain.state_dict()})
+    assert not missing.missing_keys and not missing.unexpected_keys
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    torch.testing.assert_close(decode(model, tokens, previous), decode(plain, tokens, previous), rtol=1e-5, atol=1e-5)
+    found, expected = (summaries_of(m, task, documents) for m in (model, plain))
+    assert [[t for t, _ in row] for row in found] == [[t for t, _ in row] for row in expected]
+    assert len({str(row) for row in found}) == len(documents)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("strength", "gate_q_proj.weight")):
+                parameter.add_(0.1)
+    assert not torch.allclose(decode(model, tokens, previous), decode(plain, tokens, previous), atol=1e-3)
+
+
+def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
+    """Their options do not name them, and they have no weights more."""
+    task, config = make_task(), copy.deepcopy(model_config("etads", **SMALL))
+    with open_dict(config):
+        for option in ("focus_center", "focus_initial_scope", "focus_strength", "saliency_gate"):
+            del config[option]
+    old = ARCH_MODEL_REGISTRY["etads"].build_model(config, task).eval()
+    new = make_model("etads", task)
+    old.load_state_dict(new.state_dict(), strict=True)
+    names = {name.rpartition(".")[2] for name in new.state_dict() if ".focal." in name}
+    assert names == {"weight", "center_weight", "scope_weight"}
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    assert torch.equal(decode(old, tokens, previous), decode(new, tokens, previous))
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_finite_and_close(name, dtype, documents):
+    model = trained(**FORMS[name])
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    exact = decode(model, tokens, previous).log_softmax(-1)
+    plain = make_model("etads_basic")
+    rounding = (decode(copy.deepcopy(plain).to(dtype), tokens, previous).float().log_softmax(-1)
+                - decode(plain, tokens, previous).log_softmax(-1)).abs().max()  # fmt: skip
+    found = decode(model.to(dtype), tokens, previous).float().log_softmax(-1)
+    assert (found - exact).abs().max() <= 4 * rounding
+    assert model.encoder.layers[0].self_attn.focal.initial_scopes.dtype == torch.int64
+
+
+def test_copies_for_inference_have_the_forms(documents):
+    model = trained(**FORMS["everything"])
+    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
+    copied = InferenceModel(model, "bf16").current()
+    torch.testing.assert_close(decode(copied, tokens, previous), decode(model, tokens, previous), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["local", "open", "normalised"])
+def test_a_summarys_score_is_its_likelihood(name, documents):
+    """The search has a path of its own through the gate."""
+    task = make_task()
+    model = make_model("etads", task, **FORMS[name])
+    model.load_state_dict(trained(**FORMS[name]).state_dict())
+    for document, found in zip(documents, summaries_of(model, task, documents)):
+        for words, score in found:
+            logits = decode(model, make_batch([document]), torch.tensor([[EOS, *words[:-1]]]))
+            likelihood = logits.log_softmax(-1)[0].gather(1, torch.tensor(words)[:, None]).mean()
+            assert float(likelihood) == pytest.approx(score, abs=1e-4)
