@@ -82,7 +82,7 @@ def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
     assert plain == fairseqs
     new = {name for name in whole if name not in plain}
     layers = args.encoder_layers
-    assert len(new) == 4 * layers + 2 * layers and all(".focal." in name or ".gate_" in name for name in new)
+    assert len(new) == 5 * layers + 2 * layers and all(".focal." in name or ".gate_" in name for name in new)
 
 
 def test_the_presets_have_fairseqs_options():
@@ -99,6 +99,32 @@ def test_with_the_mechanisms_off_the_outputs_are_those_of_bart(bart, checkpoint)
     assert expected.std() > 0.5 and expected.shape[-1] == found.shape[-1] + 1, "the mask's row was left out"
 
 
+def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_they_learn(bart, checkpoint):
+    """And then each of them changes the outputs."""
+    model = begin(checkpoint)
+    for found, expected in zip(run(model), run(bart)):
+        torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
+    states, logits = run(model)
+    model.encoder.layers[0].self_attn.focal.strength.data.fill_(1.0)
+    assert (run(model)[0] - states).abs().max() > 1e-2
+    model.encoder.layers[0].self_attn.focal.strength.data.zero_()
+    model.decoder.layers[0].encoder_attn.gate_q_proj.weight.data.normal_()
+    assert torch.equal(run(model)[0], states) and (run(model)[1] - logits).abs().max() > 1e-2
+
+
+def test_a_pointer_leaves_bart_the_probability_that_it_is_given(bart, checkpoint):
+    """P(w) is between P_BART(w) times p_gen and that plus 1 - p_gen; p_gen is the same in every state."""
+    expected = run(bart)[1][..., :-1].softmax(-1)
+    for probability in (0.9, 0.999):
+        model = begin(checkpoint, pointer="soft", pointer_initial_generate=probability)
+        with torch.no_grad():
+            output = model(DOCUMENTS, DOCUMENTS.ne(PAD).sum(1), PREVIOUS)
+        found = model.get_normalized_probs(output, log_probs=False)
+        rest = found - probability * expected
+        assert rest.min() > -1e-5 and rest.max() > (1 - probability) / 10
+        torch.testing.assert_close(rest.sum(-1), torch.full(PREVIOUS.shape, 1 - probability), rtol=0, atol=1e-4)
+
+
 def fine_tuned_by_fairseq(bart):
     """BART without the mask, as fairseq itself makes it for --task translation."""
     model = make_bart(bart_dictionary(mask=False))
@@ -107,13 +133,14 @@ def fine_tuned_by_fairseq(bart):
     return model
 
 
+@pytest.mark.parametrize("mechanisms", [OFF, {}], ids=["off", "at their start"])
 @pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 4, "len_penalty": 2.0, "min_len": 5}])
-def test_the_summaries_are_those_of_fairseqs_search_on_bart(bart, checkpoint, search):
+def test_the_summaries_are_those_of_fairseqs_search_on_bart(bart, checkpoint, search, mechanisms):
     dictionary = bart_dictionary(mask=False)
     net_input = {"src_tokens": DOCUMENTS, "src_lengths": DOCUMENTS.ne(PAD).sum(1)}
     sample = {"id": torch.arange(len(DOCUMENTS)), "net_input": net_input}
     expected = SequenceGenerator([fine_tuned_by_fairseq(bart)], dictionary, max_len_b=12, **search)
-    found = SummaryGenerator([begin(checkpoint, **OFF)], dictionary, max_len_b=12, **search)
+    found = SummaryGenerator([begin(checkpoint, **mechanisms)], dictionary, max_len_b=12, **search)
     for ours, fairseqs in zip(found.generate([], sample), expected.generate([], sample)):
         assert [hypothesis["tokens"].tolist() for hypothesis in ours] == [h["tokens"].tolist() for h in fairseqs]
         torch.testing.assert_close(ours[0]["score"], fairseqs[0]["score"], rtol=1e-4, atol=1e-4)
