@@ -157,8 +157,10 @@ def bart(mechanisms, pointer=False):
         assert run.option("update_freq", "optimization") == [4] and run.option("clip_norm", "optimization") == 0.1
         assert run.option("lr", "optimization") == [3e-5] and run.option("warmup_updates", "lr_scheduler") == 1
         assert all(55 <= len(pieces) <= 140 for pieces in run.tokens())
-        numbers = [piece.isdigit() for pieces in run.tokens() for piece in pieces]
-        assert sum(numbers) > 0.9 * len(numbers)
+        words = {piece for pieces in run.tokens() for piece in pieces if not piece.isdigit()}
+        assert all(re.fullmatch("madeupword000.|<unk>", word) for word in words), (
+            words
+        )  # which a random model also writes
         assert run.repeated(3) == 0
         decoding = {"beam": "4", "lenpen": "2.0", "no_repeat_ngram_size": "3"}
         assert {name: run.decoding(name) for name in decoding} == decoding
