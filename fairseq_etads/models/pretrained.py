@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..vocabulary.dictionary import is_padding_word, known_words, load_checked
+from ..vocabulary.dictionary import is_padding_word, load_checked
 
 MASK = "<mask>"
 """The word that fairseq's task of pretraining adds behind those of the dictionary's file."""
@@ -52,7 +52,8 @@ class CheckpointWords:
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        wanted = self._known(side, len(parameter))
+        # a table that both sides share is as long as the documents' dictionary, whose ids are the summaries' too
+        wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
             raise ValueError(
@@ -77,11 +78,3 @@ class CheckpointWords:
                 f"{len(words):,} words, special symbols included: put the file with which it was trained there"
             )
         return words
-
-    def _known(self, side: str, size: int) -> Sequence[str]:
-        """The words of the model's table: the known words of a side, or of the other one if that has the table, too."""
-        dictionary = self.dictionaries[side]
-        if size != known_words(dictionary):
-            dictionary = self.dictionaries["target" if side == "source" else "source"]
-        symbols: Sequence[str] = dictionary.symbols[:size]
-        return symbols

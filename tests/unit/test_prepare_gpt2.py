@@ -108,6 +108,8 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match=r"vocab\.bpe"):
         prepared_options(tmp_path / "out")
+    like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
+    assert "vocab.bpe" in refused(like, capsys)
 
 
 def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
