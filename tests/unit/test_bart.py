@@ -184,7 +184,7 @@ def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
         torch.testing.assert_close(logits, expected, rtol=0, atol=2e-5)
 
 
-def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_path):
+def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_path, caplog):
     """fairseq publishes bart.large.cnn with dict.source.txt and dict.target.txt."""
     fine_tuned, words = fine_tuned_by_fairseq(bart), bart_dictionary(mask=False)
     fine_tuned.given = bart.given
@@ -194,6 +194,7 @@ def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_
     task = task_of(words)
     task.cfg.source_lang, task.cfg.target_lang = "article", "summary"  # the data's own names
     torch.testing.assert_close(run(begin(path, task, **OFF))[1], run(fine_tuned)[1], rtol=0, atol=2e-5)
+    assert "does not say which dictionary" not in caplog.text
 
 
 def old_names(weights):
