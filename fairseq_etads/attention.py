@@ -74,6 +74,7 @@ def saliency_attention(
     need_weights: bool = False,
     own_format: bool = False,
     form: str = "sigmoid",
+    gate_level: Optional[Tensor] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """(g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
 
@@ -89,11 +90,14 @@ def saliency_attention(
         form: one of ``GATES``. "sigmoid": the paper's, which does not renormalise the gated weights. "open": twice
             that, g between 0 and 2, so that attention is plain where the product is 0. "normalised": the gated weights
             are divided by their sum, so that the gate chooses words and cannot shrink the context.
+        gate_level: a number for each head (H,), added to gate_q gate_k^T.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
     """
-    logits = attention_scores(gate_q, gate_k, own_format)
+    logits = attention_scores(gate_q, gate_k, own_format)  # (B, H, T, S)
+    if gate_level is not None:
+        logits = logits + gate_level[:, None, None]
     if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); log 2 makes it the very same e at logits of 0
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:

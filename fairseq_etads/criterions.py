@@ -15,6 +15,7 @@ from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
+from .layers.figures import FIGURES, observe
 from .layers.pointer import PointerOutput
 from .vocabulary.candidates import Candidates
 from .vocabulary.output import OutputVocabulary
@@ -160,7 +161,8 @@ class SummarizationNLL(FairseqCriterion):
 
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
-        logits, extra = model(**sample["net_input"])[:2]
+        with observe(model, sample["target"] != self.padding_idx) as figures:
+            logits, extra = model(**sample["net_input"])[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}
         # models that are not this project's have a column for every word that they know
@@ -188,6 +190,7 @@ class SummarizationNLL(FairseqCriterion):
             "nsentences": len(target),
             "sample_size": len(target) if self.sentence_avg else sample["ntokens"],
             **{name: value.detach().masked_fill(~real, 0).sum() for name, value in logs.items()},
+            **figures.logs(),
         }
         if self.coverage_weight:
             logging_output["coverage_loss"] = coverage.detach()
@@ -287,6 +290,10 @@ class SummarizationNLL(FairseqCriterion):
         for name in ("p_gen", "copied", "coverage_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
+        for name in FIGURES:
+            count = total(f"{name}_count")
+            if count:
+                metrics.log_scalar(name, total(name) / count, count, round=3)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

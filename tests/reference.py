@@ -82,18 +82,24 @@ def relative_focal_network(
 
 
 def saliency_attention(
-    q: Tensor, k: Tensor, v: Tensor, gate_q: Optional[Tensor], gate_k: Optional[Tensor], form: str = "sigmoid"
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate_q: Optional[Tensor],
+    gate_k: Optional[Tensor],
+    form: str = "sigmoid",
+    level: Any = 0.0,
 ) -> Tuple[Tensor, Tensor]:
-    """ETADS, equations 9 and 10, and other forms of the gate.
+    """ETADS, equations 9 and 10, and other forms of the gate; level is added to its logits.
 
-    q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D) and weights (T, S): the softmax, or "normalised": the gated ones.
+    q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D), weights (T, S): the softmax, or "normalised": the gated ones.
     """
     rows, all_weights = [], []
     for i in range(len(q)):
         weights = softmax_row([(q[i] * k[j]).sum() / math.sqrt(q.shape[1]) for j in range(len(k))])
         gated = []
         for j in range(len(k)):
-            gate = 1.0 if gate_q is None else torch.sigmoid((gate_q[i] * gate_k[j]).sum())
+            gate = 1.0 if gate_q is None else torch.sigmoid((gate_q[i] * gate_k[j]).sum() + level)
             gated.append((2 * gate if form == "open" else gate) * weights[j])
         if form == "normalised":
             weights = gated = [weight / sum(gated) for weight in gated]

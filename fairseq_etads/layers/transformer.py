@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32, attention_weights, saliency_attention
 from ..focus import focus_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
+from .figures import Observed
 from .focus import FocalNetwork, focal_options
 from .precision import in_float32, keep_float32
 
@@ -47,7 +48,7 @@ def _refuse(module: nn.Module, **unsupported: Any) -> None:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
 
 
-class FocusAttention(MultiheadAttention):
+class FocusAttention(Observed, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
     Args:
@@ -74,6 +75,8 @@ class FocusAttention(MultiheadAttention):
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
+        if self.figures is not None:
+            self.figures.add_focus(center, scope, strength, key_padding_mask)
         out = focus_attention(
             split_heads(q, self.num_heads),
             split_heads(k, self.num_heads),
@@ -87,12 +90,17 @@ class FocusAttention(MultiheadAttention):
         return self.out_proj(merge_heads(out).to(v.dtype)), None
 
 
-class BridgeAttention(MultiheadAttention):
+class BridgeAttention(Observed, MultiheadAttention):
     """Encoder-decoder attention ("bridge" in ETADS), with or without the saliency gate (section 3.3).
 
     Args:
         saliency: gate the attention; adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without bias.
-        gate: the gate's form, one of ``GATES``. All but the paper's begin with W_h = 0, where attention is plain.
+        gate: the gate's form, one of ``GATES``. The logits of all but the paper's are
+
+            sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
+
+            with learned t_h (``gate_slope``) and b_h (``gate_level``), which begin at 0, where attention is plain. The
+            paper's plain product of projections grows to hundreds in training, where a sigmoid has no gradient.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
@@ -107,8 +115,9 @@ class BridgeAttention(MultiheadAttention):
             # gate near one half at first instead of saturated
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
-            if gate != "sigmoid":
-                nn.init.zeros_(self.gate_q_proj.weight)
+        has_slope = saliency and gate != "sigmoid"
+        self.gate_slope = nn.Parameter(torch.zeros(num_heads)) if has_slope else None
+        self.gate_level = nn.Parameter(torch.zeros(num_heads)) if has_slope else None
 
     def forward(
         self,
@@ -151,9 +160,7 @@ class BridgeAttention(MultiheadAttention):
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            gate_q = beams_to_queries(split_heads(self.gate_q_proj(projected), self.num_heads), documents).to(k.dtype)
-            arguments = q, k, v, gate_q, memory["prev_gate_key"], mask, dropout_p
-            out, weights = saliency_attention(*arguments, need_weights=True, own_format=stepwise, form=self.gate)
+            out, weights = self._gated(q, k, v, projected, memory["prev_gate_key"], mask, stepwise)
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
@@ -165,6 +172,37 @@ class BridgeAttention(MultiheadAttention):
             return out, None
         weights = queries_to_beams(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def _gated(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        projected: Tensor,
+        gate_k: Tensor,
+        key_padding_mask: Optional[Tensor],
+        own_format: bool,
+    ) -> Tuple[Tensor, Tensor]:
+        """:func:`saliency_attention` with the gate's queries made of the projected queries (T, B, d_m)."""
+        assert self.gate_q_proj is not None
+        gate_q = self._gate_vectors(self.gate_q_proj(projected))
+        level = None
+        if self.gate_slope is not None and self.gate_level is not None:
+            gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
+            level = at_least_float32(self.gate_level)
+        gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
+        if self.figures is not None:
+            self.figures.add_gate(q, k, gate_q, gate_k, key_padding_mask, self.gate, level)
+        dropout_p = _dropout_p(self)
+        out, weights = saliency_attention(
+            q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, True, own_format, self.gate, level
+        )
+        return out, weights
+
+    def _gate_vectors(self, projected: Tensor) -> Tensor:
+        """(T, B, d_m) -> (B, H, T, D); of length 1 where the gate is a cosine's."""
+        vectors = split_heads(projected, self.num_heads)
+        return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
@@ -182,7 +220,7 @@ class BridgeAttention(MultiheadAttention):
             "prev_value": split_heads(self.v_proj(key), self.num_heads),
         }
         if self.gate_k_proj is not None:
-            memory["prev_gate_key"] = split_heads(self.gate_k_proj(projected), self.num_heads)
+            memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected))
         if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:

@@ -89,8 +89,8 @@ def debian_transformer(focus=False, saliency=False, pointer=False, aggregation=F
         has = {name: any(key.startswith(name) for key in run.parameters) for name in MEMORY}
         assert has == dict(zip(MEMORY, (pointer, aggregation, gate)))
         assert ("decoder.layers.0.fc1.weight" not in run.parameters) == shared
-        if pointer:
-            assert min(run.figures("p_gen")) > 0
+        for mechanism, figure in ((pointer, "p_gen"), (saliency, "gate"), (focus, "focus_scope")):
+            assert not mechanism or min(run.figures(figure)) > 0
 
     return check
 

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf, open_dict
 from test_attention import HEADS, LENGTHS, WIDTH, oracle, padding_mask, random_inputs
 from test_transformer import SUMMARIES, decode, encode, real_rows
 
+from fairseq_etads import attention
 from fairseq_etads.attention import GATES, attention_weights, saliency_attention
 from fairseq_etads.focus import FOCUS_FORMS, focal_bias, focus_attention
 from fairseq_etads.layers.focus import FocalNetwork, parse_scopes
@@ -32,13 +33,16 @@ FORMS = {
 }
 
 
+NEW = ("center_weight", "scope_weight", "strength", "center_offset", "gate_slope", "gate_level")
+
+
 def trained(**options):
     """A model of which no weight is 0 any more."""
     model = make_model("etads", **options)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("gate_q_proj.weight", "center_weight", "scope_weight", "strength", "center_offset")):
+            if name.rpartition(".")[2] in NEW:
                 parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
     return model
 
@@ -111,6 +115,10 @@ def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left
     for name, got, want in zip(("q", "k", "v", "center", "scope", "strength"), gradients, wanted):
         torch.testing.assert_close(got.double(), want, rtol=2e-4, atol=2e-4, msg=lambda m, name=name: f"{name}: {m}")
     assert wanted[5][0].abs() > 1e-3, "a head begins to focus"
+    alone = [x.detach() for x in singles[:5]]
+    out = focus_attention(*alone, key_padding_mask=mask, form=form, strength=singles[5])
+    (gradient,) = torch.autograd.grad((out * weight.float()).sum(), singles[5])
+    torch.testing.assert_close(gradient.double(), wanted[5], rtol=2e-4, atol=2e-4)
 
 
 def test_a_strength_of_one_is_the_papers_form_and_of_zero_plain_attention():
@@ -150,16 +158,18 @@ def test_centers_outside_the_document_and_any_strength_are_as_exact(strength, le
 def test_every_gate_and_its_gradients_match_the_oracle(form):
     generator = torch.Generator().manual_seed(1)
     shapes = [(2, HEADS, n, WIDTH) for n in (5, 7, 7, 5, 7)]
-    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
-    mask = padding_mask((7, 4), True)
+    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in (*shapes, (HEADS,))]
+    levels, mask = inputs[5], padding_mask((7, 4), True)
     expected, expected_weights = torch.zeros(shapes[0]).double(), torch.zeros(2, HEADS, 5, 7).double()
     for b in range(2):
         real = ~mask[b]
         for h in range(HEADS):
-            q, k, v, gate_q, gate_k = (x[b, h] for x in inputs)
-            given = q, k[real], v[real], gate_q, gate_k[real]
-            expected[b, h], expected_weights[b, h][:, real] = reference.saliency_attention(*given, form)
-    out, weights = saliency_attention(*inputs, key_padding_mask=mask, need_weights=True, form=form)
+            q, k, v, gate_q, gate_k = (x[b, h] for x in inputs[:5])
+            given = q, k[real], v[real], gate_q, gate_k[real], form, levels[h]
+            expected[b, h], expected_weights[b, h][:, real] = reference.saliency_attention(*given)
+    out, weights = saliency_attention(
+        *inputs[:5], key_padding_mask=mask, need_weights=True, form=form, gate_level=levels
+    )
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-12)
     gradients = [torch.autograd.grad(x.sum(), inputs) for x in (out, expected)]
@@ -183,6 +193,30 @@ def test_a_gate_is_neutral_at_zero_and_finite_anywhere(form, dtype):
         assert torch.isfinite(out).all()
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, HEADS, 7))
         assert (weights.masked_select(mask[:, None, None, :]) == 0).all(), "padding got attention"
+
+
+@pytest.mark.parametrize("gate", ["open", "normalised"])
+def test_the_gate_of_these_forms_is_a_cosines(gate, monkeypatch):
+    """Whatever the size of queries and keys; the paper's product of the same vectors is in the thousands."""
+    caught = []
+    original = attention.attention_scores
+    monkeypatch.setattr(attention, "attention_scores", lambda *args: caught.append(original(*args)) or caught[-1])
+    bridge = trained(saliency_gate=gate).decoder.layers[0].encoder_attn
+    width, heads = bridge.embed_dim, bridge.num_heads
+    x, memory = (100 * torch.randn(n, 1, width, generator=torch.Generator().manual_seed(n)) for n in (3, 4))
+    with torch.no_grad():
+        bridge(x, memory)
+        gate_q, gate_k = bridge.gate_q_proj(bridge.q_proj(x)), bridge.gate_k_proj(bridge.k_proj(memory))
+    gate_q, gate_k = (vectors.view(-1, heads, width // heads).double() for vectors in (gate_q, gate_k))
+    (logits,) = [scores for scores in caught if scores.abs().max() < 10]
+    for head in range(heads):
+        for i in range(3):
+            for j in range(4):
+                a, b = gate_q[i, head], gate_k[j, head]
+                cosine = float((a * b).sum() / a.norm() / b.norm())
+                expected = (width // heads) ** 0.5 * float(bridge.gate_slope[head]) * cosine
+                assert float(logits[0, head, i, j]) == pytest.approx(expected, abs=1e-5)
+                assert float((a * b).sum().abs()) > 10
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -269,7 +303,7 @@ def test_a_gentle_start_writes_what_the_plain_transformer_writes(fairseqs, gate,
     assert len({str(row) for row in found}) == len(documents)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("strength", "gate_q_proj.weight")):
+            if name.endswith(("strength", "gate_slope")):
                 parameter.add_(0.1)
     assert not torch.allclose(decode(model, tokens, previous), decode(plain, tokens, previous), atol=1e-3)
 
@@ -284,7 +318,7 @@ def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
     new = make_model("etads", task)
     old.load_state_dict(new.state_dict(), strict=True)
     names = {name.rpartition(".")[2] for name in new.state_dict() if ".focal." in name}
-    assert names == {"weight", "center_weight", "scope_weight"}
+    assert names == {"weight", "center_weight", "scope_weight"} and not any("gate_slope" in n for n in new.state_dict())
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     assert torch.equal(decode(old, tokens, previous), decode(new, tokens, previous))
 

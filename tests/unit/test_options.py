@@ -30,7 +30,7 @@ COSTS = {
     ("focus_center", "relative"): "N * H",
     ("focus_initial_scope", "2"): "0",
     ("focus_strength", "learned"): "N * H",
-    ("saliency_gate", "open"): "0",
+    ("saliency_gate", "open"): "2 * N * H",
     ("pointer", "soft"): "d**2 + 2 * d + 1",
     ("pointer", "switch"): "d**2 + 2 * d + 1",
     ("pointer_continue", True): "3 * d + 5",
