@@ -33,8 +33,10 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
 from fairseq.data import iterators  # noqa: E402
+from fairseq.data.encoders.gpt2_bpe import GPT2BPE  # noqa: E402
 from fairseq.distributed import utils as distributed_utils  # noqa: E402
 from fairseq.file_io import PathManager  # noqa: E402
+from fairseq.logging import meters  # noqa: E402
 from fairseq.tasks.fairseq_task import StatefulContainer  # noqa: E402
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,9 @@ def _checkpoint_classes() -> List[Any]:
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
     classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
+    # the averages of training in checkpoints of 2019, such as BART's, under the name that the module had then
+    averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
+    classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
 
 
@@ -234,6 +239,24 @@ def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
     return load
 
 
+_PIECE = re.compile(r"\d+|<unk>|<mask>")
+
+
+def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+    """Wrap ``decode`` of ``--bpe gpt2``, which fails on every word that is no number.
+
+    There are such words: "<<unk>>", the unknown word of references, is read as "<unk>"; "madeupword0000", with which
+    BART's dictionary is padded, has no text and is left out.
+    """
+
+    @functools.wraps(decode)
+    def decode_pieces(self: Any, x: str) -> str:
+        return decode(self, " ".join(filter(_PIECE.fullmatch, x.replace("<<unk>>", "<unk>").split())))
+
+    decode_pieces.is_patched = True  # type: ignore[attr-defined]
+    return decode_pieces
+
+
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
@@ -268,7 +291,7 @@ def _end_loaders() -> None:
 def install() -> None:
     """Patch fairseq: safe loading and whole files of checkpoints, an end of training in time, bare --replace-unk.
 
-    Also a clean end of its threads, and tasks that can be pickled.
+    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, and tasks that can be pickled.
 
     May be called again.
     """
@@ -286,6 +309,8 @@ def install() -> None:
     command: Any = sys.modules.get("fairseq_cli.train")  # imported before the plugin, by fairseq-train alone
     if command is not None and not hasattr(command.train, "is_patched"):
         command.train = _stopping(command.train)
+    if not hasattr(GPT2BPE.decode, "is_patched"):
+        GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):
         utils.load_align_dict = _without_alignments(utils.load_align_dict)
     if not hasattr(StatefulContainer.__getattr__, "is_patched"):

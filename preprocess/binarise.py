@@ -34,6 +34,7 @@ def binarise(
     jobs: int,
     like: Optional[Path],
     read: Checksums,
+    dictionary: Optional[Path] = None,
 ) -> None:
     """Write the dictionaries and OUT/bin, by fairseq-preprocess and :func:`make_factors`, unless that has been done.
 
@@ -43,6 +44,7 @@ def binarise(
         out: holds tokens/. text: raw text and tags, for factors.
         like: the prepared directory whose dictionaries are taken, or None.
         read: watches the files that are read, and lists those that are made beside OUT/bin.
+        dictionary: whose words are the known ones; None: those of the training text.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be made, or a file has changed in the meantime.
@@ -53,7 +55,7 @@ def binarise(
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to go on after an interruption
     read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
-        run_apart(_fairseq_preprocess, out, splits, settings, jobs, like)
+        run_apart(_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -67,14 +69,16 @@ def binarise(
     done.touch()
 
 
-def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]) -> None:
+def _fairseq_preprocess(
+    out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
+) -> None:
     """Make the dictionaries and run fairseq-preprocess; for a process of its own, whose output goes to a file."""
     multiprocessing.set_start_method("fork", force=True)  # fairseq's workers; by default they would be forkserver's
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
         arguments += _extended_dictionaries(out, like, splits)
     else:
-        arguments += _new_dictionaries(out, splits, settings, jobs)
+        arguments += _new_dictionaries(out, splits, settings, jobs, dictionary)
     arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
     with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
@@ -85,9 +89,11 @@ def _fairseq_preprocess(out: Path, splits: Sequence[str], settings: Settings, jo
     cli_main()
 
 
-def _new_dictionaries(out: Path, splits: Sequence[str], settings: Settings, jobs: int) -> List[str]:
-    """Write the dictionaries of the training text; returns the options of fairseq-preprocess that name them."""
-    from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
+def _new_dictionaries(
+    out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
+) -> List[str]:
+    """Write the dictionaries: words of the training text, or of ``given``; returns fairseq-preprocess's options."""
+    from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
@@ -101,7 +107,12 @@ def _new_dictionaries(out: Path, splits: Sequence[str], settings: Settings, jobs
             [train["source"]], [train["target"]], documents, size, settings.target_size, jobs
         )
     else:
-        write_dictionary(build_dictionary([*train.values()], documents, size, jobs), out / "dict.txt")
+        texts = [*train.values()]
+        if given:
+            joined = extend_dictionary(given, [*texts, *documents], jobs)
+        else:
+            joined = build_dictionary(texts, documents, size, jobs)
+        write_dictionary(joined, out / "dict.txt")
         return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
     write_dictionary(source, out / "dict.source.txt")
     write_dictionary(target, out / "dict.target.txt")

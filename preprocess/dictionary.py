@@ -9,7 +9,7 @@ from fairseq.data import Dictionary  # isort: skip
 from fairseq.tokenizer import tokenize_line  # isort: skip
 
 from fairseq_etads.text.files import InputError, read_lines
-from fairseq_etads.vocabulary.dictionary import is_padding_word
+from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 from .files import atomic_writer
 
@@ -48,6 +48,29 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
     for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
         if not is_padding_word(word):  # such a word would count as known
+            dictionary.add_symbol(word, n=0)
+    return dictionary
+
+
+def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
+    """The words of a dictionary's file, all known and in its order, then a copy tail of the other words of the texts.
+
+    Words that the file gives the count 0 have vectors in a pretrained model all the same. They get the count 1, because
+    0 would make them part of the tail.
+
+    Raises:
+        InputError: the file is not a dictionary.
+    """
+    try:
+        given = load_checked(Dictionary.load, str(path))
+    except ValueError as error:
+        raise InputError(f"--dictionary {error}") from None
+    dictionary = Dictionary()
+    for word, count in zip(given.symbols[given.nspecial :], given.count[given.nspecial :]):
+        dictionary.add_symbol(word, n=max(count, 1))
+    known = set(dictionary.symbols)
+    for word in sorted(set(count_words(texts, jobs).symbols) - known):
+        if not is_padding_word(word):
             dictionary.add_symbol(word, n=0)
     return dictionary
 

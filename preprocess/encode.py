@@ -49,10 +49,10 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(_fairseq_options(settings, out))
-    except (OSError, RuntimeError, ValueError, SystemExit) as error:
+    except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and exits
-        path = out / settings.subword_files[0]
-        raise InputError(f"{path} is damaged ({reason}); give another OUT or delete it") from None
+        paths = " or ".join(str(out / name) for name in settings.needed_files)
+        raise InputError(f"{paths} is damaged ({reason}); give another OUT or delete it") from None
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:

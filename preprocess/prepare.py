@@ -20,11 +20,13 @@ from .command import Parser, add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
 from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
+from .given import GivenFiles
 from .processes import run_apart
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import describe, vocabulary_report
 
+NOTHING_GIVEN = GivenFiles()
 DESCRIPTION = f"""\
 Turn TEXT/{{train,valid,test}}.{{source,target}} (one document or summary a line) into OUT/bin, which fairseq-train
 reads.
@@ -87,15 +89,17 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
         write_json(path, record)
 
 
-def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path]) -> None:
-    """Learn the subword model from the training text in ``words``, or copy that of ``like``."""
+def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
+    """Learn the subword model from the training text in ``words``, or copy that of ``like``, or the given one."""
     names = settings.subword_files
     if like:
         for name in names:
             atomic_copy(like / name, out / name)
         return
     train = [words / f"train.{side}" for side in SIDES]
-    if settings.tokens == "bpe":
+    if settings.tokens == "gpt2":
+        given.copy_to(out)
+    elif settings.tokens == "bpe":
         learn_bpe(train, settings.size, out / names[0])
     else:
         kind = "bpe" if settings.tokens == "sentencepiece-bpe" else "unigram"
@@ -118,12 +122,20 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     write_json(out / "report.json", report)
 
 
-def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional[Path] = None) -> Dict[str, Any]:
+def prepare(
+    settings: Settings,
+    text: Path,
+    out: Path,
+    jobs: int,
+    like: Optional[Path] = None,
+    given: GivenFiles = NOTHING_GIVEN,
+) -> Dict[str, Any]:
     """Make in ``out`` what is missing; returns the options for new text (see :func:`inference_options`).
 
     Args:
         like: a prepared directory whose settings, subword model and dictionaries are taken; ``text`` may then have only
             some of the splits.
+        given: subwords and a dictionary that others have made.
 
     Raises:
         InputError: the text, the options or an earlier output do not fit.
@@ -133,10 +145,15 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
         settings = _settings_of(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
+    if not like:
+        given.check(settings)
     made = check_made(out)
     record = {"settings": settings.record(), "text": _check_text(text, splits, made)}
     if like:
         record["like"] = _checksums_of(like, settings)
+    if given.paths:
+        made.watch(*given.paths)
+        record["given"] = given.record()
     for split in splits:
         tags = tag_files(text, split, settings)
         made.watch(*tags.values())
@@ -147,10 +164,10 @@ def prepare(settings: Settings, text: Path, out: Path, jobs: int, like: Optional
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):
             with made.making(*settings.subword_files):
-                _make_subword_model(out, out / words, settings, like)
+                _make_subword_model(out, out / words, settings, like, given)
         made.add_unlisted(*settings.subword_files)
         encode_all(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
-    binarise(out, text, splits, settings, jobs, like, made)
+    binarise(out, text, splits, settings, jobs, like, made, given.dictionary)
     if not (out / "report.json").exists():
         with made.making("report.json"):
             _write_report(out, splits, settings)
@@ -203,7 +220,7 @@ def _settings_of(prepared: Path, option: str) -> Settings:
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
     """Checksums of what is taken from --like: dictionaries, the subword model and the bins of IDF."""
-    subwords = settings.subword_files[:1]  # SentencePiece's other file is for people
+    subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:
@@ -222,12 +239,17 @@ def build_parser() -> argparse.ArgumentParser:
     add("out", metavar="OUT", type=Path, help="directory to make")
     add("--tokens", choices=TOKENS, default="bpe",
         help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
-        "word: whole words (default: %(default)s)")  # fmt: skip
+        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)")  # fmt: skip
     add("--words", choices=WORD_KINDS, default="",
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
         "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)")  # fmt: skip
     add("--size", type=int, default=8000,
         help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")  # fmt: skip
+    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
+    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
+    add("--dictionary", metavar="FILE", type=Path,
+        help="for gpt2: BART's dict.txt, whose words the model then knows, in this order (default: the pieces of the "
+        "training text by frequency)")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
     add("--source-sentence-marks", action="store_true",
         help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules")  # fmt: skip
@@ -258,13 +280,14 @@ def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
     others = sorted(set(given) - {"text", "out", "like", "jobs"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
+    is_gpt2 = args.tokens == "gpt2"  # which has capitals, and no piece for marks
     return Settings(
         tokens=args.tokens,
         size=args.size,
-        lowercase=not args.keep_case,
+        lowercase=not (args.keep_case or is_gpt2),
         words=args.words,
         source_marks=args.source_sentence_marks,
-        target_marks=not args.no_target_sentence_marks,
+        target_marks=not (args.no_target_sentence_marks or is_gpt2),
         separate=args.separate_dictionaries,
         source_size=args.source_size,
         target_size=args.target_size,
@@ -280,7 +303,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser = build_parser()
     args = parser.parse_args(argv)
     with errors_in_one_line("etads-prepare"):
-        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like)
+        given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
+        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like, given)
         report = read_json(args.out / "report.json", "delete it to have it made again")
         for name, about in report["lengths"].items():
             longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from fairseq_etads.text.files import InputError
-from fairseq_etads.text.words import WORD_KINDS
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
-TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word")
+TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2")
 FACTORS = ("pos", "ner", "tf", "idf")
 
 
@@ -17,7 +17,7 @@ class Settings:
 
     Attributes:
         tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default that goes with ``tokens``.
-        size: BPE merges, SentencePiece pieces or words kept.
+        size: BPE merges, SentencePiece pieces or words kept; GPT-2's pieces are given.
         source_marks, target_marks: keep sentence marks in documents, in summaries.
         separate: a dictionary for documents and one for summaries, of ``source_size`` and ``target_size`` words; 0 is
             ``size`` words, or all subwords. Otherwise there is one for both sides, of which the summaries know
@@ -45,16 +45,25 @@ class Settings:
         return self.tokens.startswith("sentencepiece")
 
     @property
+    def reads_raw_text(self) -> bool:
+        """Whether subwords are pieces of text that is not cut into words first."""
+        return self.is_sentencepiece or self.tokens == "gpt2"
+
+    @property
     def word_kind(self) -> str:
         """One of WORD_KINDS: ``words``, or the default."""
-        return self.words or ("raw" if self.is_sentencepiece else "moses")
+        return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
         """Names of the files of the subword model, the one that encodes text first."""
-        if self.tokens == "word":
-            return []
-        return ["codes.bpe"] if self.tokens == "bpe" else ["sentencepiece.model", "sentencepiece.vocab"]
+        files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
+        return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+
+    @property
+    def needed_files(self) -> List[str]:
+        """Those of ``subword_files`` that encode text; SentencePiece's other file is for people."""
+        return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
         """Raise InputError, which names the option, for values that are impossible or do not fit together."""
@@ -72,9 +81,11 @@ class Settings:
                 f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the one "
                 "dictionary, or leave it out"
             )
-        if self.is_sentencepiece != (self.word_kind == "raw"):
-            wanted = "raw" if self.is_sentencepiece else "moses, ptb, spaces or characters"
+        if self.reads_raw_text != (self.word_kind == "raw"):
+            wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
             raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
+        if self.tokens == "gpt2":
+            self._check_gpt2()
         if len(set(self.factors)) != len(self.factors):
             raise InputError(f"--factors {' '.join(self.factors)}: name each once")
         for name in ("tf", "idf"):
@@ -88,6 +99,20 @@ class Settings:
             raise InputError(
                 "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
                 "choose ptb or spaces, or --spacy-model"
+            )
+
+    def _check_gpt2(self) -> None:
+        """Raise InputError for options that have no meaning for GPT-2's pieces."""
+        if self.size != Settings.size:
+            raise InputError(
+                f"--size {self.size} has no effect with --tokens gpt2, whose pieces are given: leave it out"
+            )
+        if self.source_marks or self.target_marks:
+            side = "source" if self.source_marks else "target"
+            raise InputError(f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave them out")
+        if self.factors:
+            raise InputError(
+                f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be followed back to their words"
             )
 
     def wanted_words(self) -> Dict[str, int]:
@@ -144,6 +169,9 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
     if settings.is_sentencepiece:
         options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
+    if settings.tokens == "gpt2":
+        encoder, merges = (str(out / name) for name in settings.subword_files)
+        options.update({"bpe": "gpt2", "gpt2-encoder-json": encoder, "gpt2-vocab-bpe": merges})
     return options
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 from argparse import Namespace
 from dataclasses import fields
@@ -26,8 +27,10 @@ sample_logger = logging.getLogger(f"{__name__}.samples")
 worker without a last batch repeats the first batch of all, so a sample can be logged twice.)"""
 sample_logger.setLevel(logging.INFO)
 
-POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW")
-"""Values of ``--eval-rouge-post-process``: "auto", or what fairseq's ``--post-process`` takes."""
+POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
+"""Values of ``--eval-rouge-post-process``: "auto", what fairseq's ``--post-process`` takes, or GPT-2's pieces."""
+GPT2_FILES = ("encoder.json", "vocab.bpe")
+"""What etads-prepare puts beside DATA for GPT-2's pieces."""
 SUBWORD_SHARE = 0.02
 """A dictionary is taken for one of subwords if a larger share of its known words carries subword marks."""
 
@@ -35,6 +38,8 @@ WIDE_SHARE = 0.2
 """A dictionary is taken for one of characters if a larger share of its known words has characters like Chinese ones."""
 SHOWN_DOCUMENT = 200
 """Characters of a sample's document that are logged."""
+GPT2_SHARE = 0.9
+"""A dictionary is taken for one of GPT-2's pieces if a larger share of its known words are numbers."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -92,8 +97,10 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
 
 def detect_subwords(dictionary: Dictionary) -> str:
-    """Which subwords a dictionary has, by the marks of its words: "subword_nmt", "sentencepiece" or "none"."""
+    """Which subwords a dictionary has: "subword_nmt" or "sentencepiece" by their marks, "gpt2" (numbers), or "none"."""
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
+    if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
+        return "gpt2"
     for name, marked in (
         ("subword_nmt", sum(word.endswith("@@") for word in words)),
         ("sentencepiece", sum(word.startswith("▁") for word in words)),
@@ -109,12 +116,21 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     Args:
         subwords: what :func:`detect_subwords` found.
     """
-    if subwords == "sentencepiece":
+    if subwords in ("sentencepiece", "gpt2"):
         return "raw"
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(bool(Characters.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
         return "characters"
     return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
+
+
+def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
+    """fairseq's ``--bpe gpt2`` with the files beside the data directory DATA; None if they are not there."""
+    folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
+    encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
+    if not (os.path.isfile(encoder) and os.path.isfile(merges)):
+        return None
+    return encoders.build_bpe(Namespace(bpe="gpt2", gpt2_encoder_json=encoder, gpt2_vocab_bpe=merges))
 
 
 class ValidationSummaries:
@@ -146,6 +162,12 @@ class ValidationSummaries:
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
             self.post_process = detect_subwords(task.target_dictionary)
+        self.pieces = gpt2_pieces(cfg.data) if self.post_process == "gpt2" else None
+        if self.post_process == "gpt2" and self.pieces is None:
+            missing = f"{' and '.join(GPT2_FILES)} are not beside DATA, where etads-prepare --tokens gpt2 puts them"
+            if str(cfg.eval_rouge_post_process) == "gpt2":
+                raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
+            logger.warning(f"--eval-rouge: ROUGE is that of the numbers of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:
             options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
@@ -187,7 +209,11 @@ class ValidationSummaries:
             tokens: ids (T,) of the dictionary. unknown: what the unknown word becomes.
         """
         symbol = None if self.post_process == "none" else self.post_process
-        text = dictionary.string(utils.strip_pad(tokens.int().cpu(), dictionary.pad()), symbol, unk_string=unknown)
+        words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
+        if self.pieces is None:
+            text = dictionary.string(words, symbol, unk_string=unknown)
+        else:  # they know no other name of the unknown word
+            text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:

@@ -216,6 +216,15 @@ class PointerHead(nn.Module):
         nn.init.zeros_(self.gate.bias)
         self.continuation = Continuation(features) if continues else None
 
+    def begin_generating(self, probability: float) -> None:
+        """Begin with this p_gen in every state: w = 0 and b = its logit.
+
+        A decoder that can write already, a pretrained one, would otherwise lose half of each probability to a copy
+        attention that has learnt nothing.
+        """
+        nn.init.zeros_(self.gate.weight)
+        nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))
+
     def point(
         self, states: Tensor, scores: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:

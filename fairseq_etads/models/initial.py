@@ -5,17 +5,19 @@ import logging
 import os
 import re
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from ..vocabulary.dictionary import check_trained_with, known_words
+from .pretrained import CheckpointWords
 
 logger = logging.getLogger(__name__)
 
 _DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
+_WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 def is_first_launch(cfg: Any) -> bool:
@@ -40,6 +42,8 @@ def is_first_launch(cfg: Any) -> bool:
 def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
     """Copy the weights of a checkpoint that this model has under the same name; log what was copied and what was not.
 
+    Rows of word vectors are matched by words if the checkpoint's dictionary stands beside it (see :mod:`.pretrained`).
+
     Args:
         model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries.
 
@@ -49,20 +53,23 @@ def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
         ValueError: it is not a checkpoint, was trained with another dictionary, has no weight of this model, or two
             different weights for one of this model.
     """
-    weights = _read(path, task)
+    weights, remembers_words = _read(path, task)
     _upgrade(model, weights)
+    words = None if remembers_words else CheckpointWords(path, task)
+    if words is not None and not words.files:
+        logger.warning(f"--init-from {path}: it does not say which dictionary it has, which must be that of DATA")
     report = _Report(path)
-    loaded: Dict[int, str] = {}
+    loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters:
         if name not in weights:
             continue
-        given = _fit_rows(name, weights[name], parameter, task, report)
+        given = _fit_rows(name, weights[name], parameter, task, report, words)
         if given.shape != parameter.shape:
             report.other_shape.append(f"{name} {tuple(given.shape)}, here {tuple(parameter.shape)}")
             continue
-        first = loaded.setdefault(id(parameter), name)
-        if first != name and not torch.equal(weights[first][: len(given)], given):
+        first, weight = loaded.setdefault(id(parameter), (name, given))
+        if first != name and not torch.equal(weight, given):
             raise ValueError(
                 f"--init-from {path}: it has different weights in {first} and {name}, which are one in this model: "
                 "choose the --share-... options with which it was trained"
@@ -75,8 +82,11 @@ def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
     report.write(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
 
-def _read(path: str, task: Any) -> Dict[str, Tensor]:
-    """The weights of a checkpoint, without buffers that only describe the model; see :func:`load_initial_weights`."""
+def _read(path: str, task: Any) -> Tuple[Dict[str, Tensor], bool]:
+    """The weights of a checkpoint, without buffers that only describe the model; whether it remembers its dictionary.
+
+    See :func:`load_initial_weights`.
+    """
     if not os.path.isfile(path):
         raise FileNotFoundError(f'--init-from "{path}": no such file')
     try:
@@ -90,9 +100,8 @@ def _read(path: str, task: Any) -> Dict[str, Tensor]:
         check_trained_with(state, task.source_dictionary, task.target_dictionary)
     except ValueError as error:
         raise ValueError(f"--init-from {path}: {error}") from None
-    if "source_dictionary" not in state:
-        logger.warning(f"--init-from {path}: it does not say which dictionary it has, which must be that of DATA")
-    return {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}
+    described = {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}
+    return described, "source_dictionary" in state
 
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
@@ -105,15 +114,25 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
         weights.pop(name, None)
 
 
-def _fit_rows(name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report") -> Tensor:
+def _fit_rows(
+    name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
+) -> Tensor:
     """A weight (R, …) of the checkpoint with as many rows as the model's, where a row has the same meaning in both.
 
     fairseq's own tasks give models rows for the copy tail, and longer texts need more positions.
+
+    Args:
+        words: of the checkpoint, if it does not remember them itself.
 
     Raises:
         ValueError: its rows are words of another dictionary.
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
+    is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
+    if is_word_table and words is not None and words.files and wanted in _known_words(task):
+        if rows != wanted:
+            report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
+        return words.fit(name, given, parameter)
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
@@ -122,15 +141,20 @@ def _fit_rows(name: str, given: Tensor, parameter: Tensor, task: Any, report: "_
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
     dictionary = getattr(task, f"{side}_dictionary")
-    if known_words(dictionary) != wanted or not re.search(r"embed_tokens|output_projection|fc_out|fc3", name):
+    if known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
         return given
     if rows == len(dictionary):
         report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
         return given[:wanted]
     raise ValueError(
         f"--init-from {report.path}: {name} has {rows} words and the {side} dictionary in DATA {wanted}: make the data "
-        "with the dictionary with which it was trained (etads-prepare --like)"
+        "with the dictionary with which it was trained (etads-prepare --like), or put its dict.txt beside it"
     )
+
+
+def _known_words(task: Any) -> Tuple[int, int]:
+    """How many words the model knows of documents and of summaries."""
+    return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
 class _Report:

@@ -120,6 +120,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         if str(cfg.pointer) != "none":
             widths = self.output_embed_dim, cfg.encoder.embed_dim
             self.pointer = Pointer(*widths, str(cfg.pointer), continues=cfg.pointer_continue)
+            if cfg.pointer_initial_generate:
+                self.pointer.begin_generating(cfg.pointer_initial_generate)
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)

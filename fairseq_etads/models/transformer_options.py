@@ -70,6 +70,13 @@ class SummarizationTransformerConfig(TransformerConfig):
         },
     )
     pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
+    pointer_initial_generate: float = field(
+        default=0.0,
+        metadata={
+            "help": "probability of generating instead of copying with which a pointer begins, such as 0.99 for a "
+            "pretrained decoder (default 0: about one half, different in every state)"
+        },
+    )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
@@ -147,6 +154,34 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
+# fairseq's bart_large and bart_base (models/bart/model.py), whose weights --init-from loads, and ETADS's mechanisms in
+# the forms that begin with plain attention: at first the model is BART (docs/bart.md)
+_BART_LARGE: Dict[str, Any] = {
+    "focus_strength": "learned",
+    "saliency_gate": "open",
+    "encoder_layers": 12,
+    "decoder_layers": 12,
+    "encoder_embed_dim": 1024,
+    "encoder_ffn_embed_dim": 4096,
+    "encoder_attention_heads": 16,
+    "decoder_attention_heads": 16,
+    "max_source_positions": 1024,
+    "max_target_positions": 1024,
+    "layernorm_embedding": True,
+    "no_scale_embedding": True,
+    "share_decoder_input_output_embed": True,
+    "activation_fn": "gelu",
+    "dropout": 0.1,
+}
+_BART_BASE: Dict[str, Any] = {
+    **_BART_LARGE,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_embed_dim": 768,
+    "encoder_ffn_embed_dim": 3072,
+    "encoder_attention_heads": 12,
+    "decoder_attention_heads": 12,
+}
 
 PRESETS: Dict[str, Dict[str, Any]] = {
     # ETADS, Table 2
@@ -165,6 +200,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
     "es_transformer": _ES_TRANS,
     "gated_es_transformer": {**_ES_TRANS, "encoder_gate": True},
+    "etads_bart_base": _BART_BASE,
+    "etads_bart_large": _BART_LARGE,
 }
 """Named architectures: what each changes in the defaults, which are those of ETADS."""
 
@@ -232,6 +269,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     if str(config.pointer) != "none":
         _check_pointer(config, task)
     check_continuation(config)
+    _check_initial_generate(config)
     _check_attention(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
@@ -251,13 +289,26 @@ def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
     check_one_dictionary(option, task)
 
 
+def _check_initial_generate(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError if --pointer-initial-generate is no probability, or there is no pointer."""
+    option = f"--pointer-initial-generate {config.pointer_initial_generate}"
+    if not 0 <= config.pointer_initial_generate < 1:
+        raise ValueError(f"{option}: choose a probability between 0 and 1, such as 0.99")
+    if config.pointer_initial_generate and str(config.pointer) == "none":
+        raise ValueError(f"{option} has no effect with --pointer none: choose --pointer soft or switch")
+
+
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError for forms of focus-attention and of the gate in a model that has none, and for bad scopes."""
+    """Raise ValueError for forms of focus-attention and of the gate in a model that has none, and for bad scopes.
+
+    The preset's own form is the default of its option, so whoever takes the layers away need not give another.
+    """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
+    preset = PRESETS.get(str(getattr(config, "_name", "")), {})
     for option, default in _FORMS.items():
         layers = f"{option.split('_')[0]}_layers"
         value, flag = str(getattr(config, option)), option.replace("_", "-")
-        if value != default and str(getattr(config, layers)).strip() == "none":
+        if value not in (default, preset.get(option)) and str(getattr(config, layers)).strip() == "none":
             raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Set, Tuple
 
+import bart
 import corpora
 import torch
 from documented import ROOT, header
@@ -78,6 +79,19 @@ def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
         return shop.folder / found[0]
 
     return shop.once((recipe, "data"), make)
+
+
+def cnndm_for_bart(shop: Workshop, recipe: str, row: str) -> Path:
+    """CNN/Daily Mail in GPT-2's pieces; their files and a small, random BART are where the header has them."""
+
+    def make() -> None:
+        (shop.folder / "gpt2_bpe").mkdir()
+        bart.gpt2_files(shop.folder / "gpt2_bpe")
+        words = bart.bart_dictionary()
+        bart.save_bart(bart.make_bart(words), words, shop.folder / "bart.large")
+
+    shop.once("bart", make)
+    return cnndm(shop, recipe, row)
 
 
 def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:

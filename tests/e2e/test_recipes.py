@@ -16,6 +16,7 @@ from recipes import (
     Workshop,
     check_any_row,
     cnndm,
+    cnndm_for_bart,
     debian,
     gigaword,
     gigaword_of_row,
@@ -135,6 +136,35 @@ def on_duc(check_row):
     return check
 
 
+def bart(mechanisms, pointer=False):
+    """Begun with BART's weights, and its own words; the mechanisms in all layers; the optimiser, the search."""
+
+    def check(run):
+        layers = {1, 2} if mechanisms else set()
+        assert run.layers("focal.") == run.layers("gate_q_proj") == layers
+        assert any("pointer" in key for key in run.parameters) == pointer
+        assert not pointer or min(run.figures("p_gen")) > 0.9
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert "embed_tokens.weight: the rows of the 272 known words of 273" in log
+        assert ("(100.0%)" in log) == (not mechanisms)
+        assert "another shape" not in log and "in the checkpoint, but" not in log
+        if mechanisms:
+            assert max(run.parameters[key].abs().max() for key in run.parameters if "strength" in key) > 0
+        assert len(run.parameters["encoder.embed_positions.weight"]) == 1026
+        assert run.option("update_freq", "optimization") == [4] and run.option("clip_norm", "optimization") == 0.1
+        assert run.option("lr", "optimization") == [3e-5] and run.option("warmup_updates", "lr_scheduler") == 1
+        assert all(55 <= len(pieces) <= 140 for pieces in run.tokens())
+        words = {piece for pieces in run.tokens() for piece in pieces if not piece.isdigit()}
+        assert all(re.fullmatch("madeupword000.|<unk>", word) for word in words), (
+            words
+        )  # which a random model also writes
+        assert run.repeated(3) == 0
+        decoding = {"beam": "4", "lenpen": "2.0", "no_repeat_ngram_size": "3"}
+        assert {name: run.decoding(name) for name in decoding} == decoding
+
+    return check
+
+
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
     "basic": etads(),
@@ -165,6 +195,12 @@ FASTER = ("--lr", "0.03")  # so that a few steps teach a model to copy
 STEPPED, ON_DEBIAN = ("--steps", str(STEPS), "--cpu"), ("--steps", str(STEPS), "--seeds", "1")
 RECIPES_AND_ROWS = [
     Recipe("etads_cnndm", cnndm, ETADS, given=STEPPED, more=tuple(TRANSFORMER)),
+    Recipe(
+        "bart_cnndm", cnndm_for_bart,
+        {"bart": bart(False), "etads": bart(True), "etads-pointer": bart(True, pointer=True)},
+        given=(*STEPPED, "--bart", "bart.large"),
+        more=(*TRANSFORMER, "--encoder-layers", "2", "--decoder-layers", "2", "--encoder-ffn-embed-dim", "24"),
+    ),
     Recipe("aggregation_cnndm", cnndm, AGGREGATION, given=STEPPED, more=(*TRANSFORMER, *FASTER)),
     Recipe(
         "gated_gigaword", gigaword, GATED, given=("--cpu", "--epochs", "99"), duc=lambda row: True,

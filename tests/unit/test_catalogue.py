@@ -85,7 +85,7 @@ def test_the_list_is_aligned_and_says_which_architectures_need_one_dictionary(ca
     counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
     assert {arch for arch, count in counts.items() if count == "one dictionary"} == {
         *("etads", "etads_basic", "etads_focus", "etads_saliency", "aggregation_transformer"),
-        *("feats_lvt2k_ptr", "pg_coverage"),
+        *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage"),
     }
     assert counts["gated_es_transformer"] == f"{302 * 256 + ES_LAYERS + GATE:,}"
 

@@ -108,6 +108,11 @@ TRANSFORMER = {
     ],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
     "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+    "pointer_initial_generate": [
+        {"pointer": "soft", "pointer_initial_generate": 0.9},
+        ({"pointer_initial_generate": 0.9}, "--pointer-initial-generate 0.9 has no effect with --pointer none"),
+        ({"pointer": "soft", "pointer_initial_generate": 1.0}, "--pointer-initial-generate 1.0: choose a probability"),
+    ],
     "aggregation": [{"aggregation": name} for name in ("add", "proj", "attn")],
     "aggregation_layers": [
         {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2},

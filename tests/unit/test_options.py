@@ -34,6 +34,7 @@ COSTS = {
     ("pointer", "soft"): "d**2 + 2 * d + 1",
     ("pointer", "switch"): "d**2 + 2 * d + 1",
     ("pointer_continue", True): "3 * d + 5",
+    ("pointer_initial_generate", 0.9): "0",
     ("aggregation", "add"): "0",
     ("aggregation", "proj"): "L * d**2 + d + 4 * (d**2 + d)",
     ("aggregation", "attn"): "4 * L * (d**2 + d)",
@@ -94,7 +95,7 @@ def test_combinations_run_and_their_costs_add_up(layers, pointer, documents):
     for memory in MEMORY:
         options = dict(zip(CHOICES, (layers, layers, pointer, pointer != "none", *memory)))
         if pointer == "switch":
-            options.update(FORMS)
+            options.update(FORMS, pointer_initial_generate=0.9)
         model = make_model("etads_basic", task, **options).train()
         expected = plain + sum(cost(COSTS[choice]) for choice in options.items() if choice in COSTS)
         assert count(model) == expected, options

@@ -1,0 +1,80 @@
+"""The dictionary of a checkpoint that does not remember it, such as fairseq's BART: files beside the checkpoint.
+
+fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) beside it. By
+these files rows of word vectors are found by their words, in whatever order the data has them.
+"""
+
+import os
+from typing import Any, Dict, List, Sequence
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ..vocabulary.dictionary import is_padding_word, load_checked
+
+MASK = "<mask>"
+"""The word that fairseq's task of pretraining adds behind those of the dictionary's file."""
+
+
+class CheckpointWords:
+    """The words that a checkpoint's word vectors stand for, by side ("source", "target").
+
+    Attributes:
+        files: side -> the dictionary's file; empty if there is none beside the checkpoint. One holds for both.
+    """
+
+    def __init__(self, checkpoint: str, task: Any):
+        folder = os.path.dirname(checkpoint)
+        self.checkpoint = checkpoint
+        self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
+        self.files: Dict[str, str] = {}
+        for side in self.dictionaries:
+            language = getattr(task.cfg, f"{side}_lang", None) or side
+            paths = (os.path.join(folder, name) for name in (f"dict.{language}.txt", f"dict.{side}.txt", "dict.txt"))
+            found = next(filter(os.path.isfile, paths), None)
+            if found is not None:
+                self.files[side] = found
+        self.files = {side: self.files.get(side, path) for path in self.files.values() for side in self.dictionaries}
+        read = {path: load_checked(Dictionary.load, path).symbols for path in set(self.files.values())}
+        self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
+
+    def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
+        """The rows of a table of words in the order of the data's dictionary.
+
+        Args:
+            name: of the parameter. given: the checkpoint's (R, …). parameter: the model's (V, …), whose rows stay where
+                they are words with which fairseq pads a dictionary and which the checkpoint does not have.
+
+        Raises:
+            ValueError: R does not fit the file, or a known word of the data is not in it.
+        """
+        side = "source" if name.startswith("encoder.") else "target"
+        words = self._in_table(side, name, len(given))
+        places = {word: row for row, word in enumerate(words)}
+        # a table that both sides share is as long as the documents' dictionary, whose ids are the summaries' too
+        wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
+        missing = [word for word in wanted if word not in places and not is_padding_word(word)]
+        if missing:
+            raise ValueError(
+                f"--init-from {self.checkpoint}: {len(missing):,} of the {len(wanted):,} known words of DATA are not "
+                f"in its dictionary {self.files[side]}, for example {missing[0]!r}: make the data with that file "
+                "(etads-prepare --tokens gpt2 --dictionary)"
+            )
+        pairs = [(row, places[word]) for row, word in enumerate(wanted) if word in places]
+        here, there = torch.tensor(pairs).unbind(1)
+        fitted = parameter.detach().to(given, copy=True)
+        fitted[here] = given[there]
+        return fitted
+
+    def _in_table(self, side: str, name: str, rows: int) -> List[str]:
+        """The words of a table with so many rows: those of the file, and in pretrained models the mask."""
+        words = self._words[side]
+        if rows == len(words) + 1 and MASK not in words:
+            return [*words, MASK]
+        if rows != len(words):
+            raise ValueError(
+                f"--init-from {self.checkpoint}: {name} has {rows:,} rows, but its dictionary {self.files[side]} has "
+                f"{len(words):,} words, special symbols included: put the file with which it was trained there"
+            )
+        return words

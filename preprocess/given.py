@@ -1,0 +1,95 @@
+"""Files that the user gives to etads-prepare: the BPE of GPT-2 (``--tokens gpt2``) and BART's dictionary."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from fairseq_etads.text.files import InputError, read_lines
+
+from .files import atomic_copy, checksum
+from .settings import Settings
+
+ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
+
+
+@dataclass(frozen=True)
+class GivenFiles:
+    """Paths of the files; None where none was given.
+
+    Attributes:
+        encoder_json: numbers of GPT-2's pieces. vocab_bpe: its merges. dictionary: of fairseq, with these numbers as
+            words, in the order in which a pretrained model has them.
+    """
+
+    encoder_json: Optional[Path] = None
+    vocab_bpe: Optional[Path] = None
+    dictionary: Optional[Path] = None
+
+    @property
+    def paths(self) -> List[Path]:
+        return [path for path in (self.encoder_json, self.vocab_bpe, self.dictionary) if path is not None]
+
+    def check(self, settings: Settings) -> None:
+        """Raise InputError if one is missing or damaged, or goes with other options."""
+        options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
+        for option, path in options.items():
+            if path is not None and settings.tokens != "gpt2":
+                raise InputError(f"{option} {path}: goes with --tokens gpt2")
+            if path is None and settings.tokens == "gpt2" and option != "--dictionary":
+                raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (see docs/bart.md)")
+            if path is not None and not path.is_file():
+                raise InputError(f"{option} {path}: no such file")
+        if self.dictionary is not None and (settings.separate or settings.target_size):
+            other = "--separate-dictionaries" if settings.separate else f"--target-size {settings.target_size}"
+            raise InputError(f"--dictionary {self.dictionary}: is for both sides, and excludes {other}")
+        if self.encoder_json is not None and self.vocab_bpe is not None:
+            check_gpt2_files(self.encoder_json, self.vocab_bpe)
+
+    def record(self) -> Dict[str, str]:
+        """Checksums of the files, by the names that they have in fairseq's archives."""
+        names = {"encoder.json": self.encoder_json, "vocab.bpe": self.vocab_bpe, "dict.txt": self.dictionary}
+        return {name: checksum(path) for name, path in names.items() if path is not None}
+
+    def copy_to(self, out: Path) -> None:
+        """Copy the files of the BPE beside the prepared data."""
+        for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
+            if path is not None:
+                atomic_copy(path, out / name)
+
+
+def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
+    """Raise InputError unless the files are those of a BPE of bytes, and every piece that can be made has a number."""
+    numbers = _read_numbers(encoder_json)
+    pieces = _byte_symbols()
+    for number, line in enumerate(read_lines(vocab_bpe), 1):
+        pair = line.split()
+        if number > 1 and line and len(pair) != 2:  # the first line says which version it is
+            raise InputError(f"{MERGES} {vocab_bpe}: line {number} is not a merge, two pieces and a space between them")
+        if number > 1 and line:
+            pieces.append("".join(pair))
+    missing = [piece for piece in pieces if piece not in numbers]
+    if missing:
+        raise InputError(
+            f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not go together: the first has no number for "
+            f"{len(missing):,} pieces of the second, for example {missing[0]!r}"
+        )
+
+
+def _read_numbers(path: Path) -> Dict[str, int]:
+    """Piece -> number; raises InputError if the file says something else."""
+    try:
+        numbers: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{ENCODER} {path}: not JSON ({error})") from None
+    if not isinstance(numbers, dict) or not all(type(number) is int for number in numbers.values()):
+        raise InputError(f"{ENCODER} {path}: not an object with a number for each piece")
+    if len(set(numbers.values())) < len(numbers):
+        raise InputError(f"{ENCODER} {path}: two pieces have the same number")
+    return numbers
+
+
+def _byte_symbols() -> List[str]:
+    """The character by which GPT-2 writes each byte: itself if it can be printed, else one from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

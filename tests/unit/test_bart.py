@@ -1,0 +1,272 @@
+"""The presets in BART's sizes compute what fairseq's BART computes, and begin with its published weights."""
+
+import logging
+
+import pytest
+import torch
+from bart import SIZES, bart_args, bart_dictionary, make_bart, save_bart
+from fairseq.data import Dictionary
+from fairseq.models.bart import BARTModel
+from fairseq.models.bart import model as bart_module
+from fairseq.sequence_generator import SequenceGenerator
+from helpers import EOS, PAD, make_batch, make_task, model_config
+
+from fairseq_etads.commands.architectures import numbered_dictionary
+from fairseq_etads.compat import UnsafeCheckpointError
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.models.initial import load_initial_weights
+from fairseq_etads.models.transformer import SummarizationTransformer
+from fairseq_etads.vocabulary.dictionary import is_padding_word, with_known_words
+
+OFF = {"focus_layers": "none", "saliency_layers": "none"}
+DOCUMENTS = make_batch([[5, 9, 20, 33, 7, 264], [100, 4], [41, 41, 6, 8]])
+PREVIOUS = torch.tensor([[EOS, 5, 9, 77], [EOS, 100, 44, 44], [EOS, 0, 200, 6]])
+
+
+@pytest.fixture(scope="module")
+def bart():
+    """With the mask, as after pretraining."""
+    return make_bart(bart_dictionary())
+
+
+@pytest.fixture
+def checkpoint(bart, tmp_path):
+    return save_bart(bart, bart_dictionary(), tmp_path / "bart.base")
+
+
+def task_of(dictionary, target=None):
+    """A task whose known words are all of a dictionary's, as etads-prepare --dictionary makes them."""
+    task = make_task()
+    dictionary.count = [max(count, 1) for count in dictionary.count]
+    task.src_dict, task.tgt_dict = dictionary, target or dictionary
+    return task
+
+
+def build(task, arch="etads_bart_base", **options):
+    torch.manual_seed(1)
+    return SummarizationTransformer.build_model(model_config(arch, **{**SIZES, **options}), task).eval()
+
+
+def begin(checkpoint, task=None, **options):
+    """A model that begins with the checkpoint's weights."""
+    task = task or task_of(bart_dictionary(mask=False))
+    model = build(task, **options)
+    load_initial_weights(model, str(checkpoint), task)
+    return model
+
+
+def run(model, documents=DOCUMENTS, previous=PREVIOUS):
+    """The encoder's output (S, B, d) at real tokens, and the logits."""
+    with torch.no_grad():
+        lengths = documents.ne(PAD).sum(1)
+        states = model.encoder(documents, lengths)["encoder_out"][0]
+        return states.transpose(0, 1)[documents.ne(PAD)], model(documents, lengths, previous)[0]
+
+
+def shapes(model):
+    """Names and shapes of all weights; buffers that only describe a model are left out."""
+    return {n: tuple(w.shape) for n, w in model.state_dict().items() if not n.endswith((".version", "_float_tensor"))}
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
+    """In full size: 50,264 words and the mask."""
+    monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would want values
+    dictionary = numbered_dictionary(50265)
+    task = task_of(dictionary)
+    with torch.device("meta"):
+        args = bart_args(f"bart_{size}")
+        fairseqs = shapes(BARTModel.build_model(args, task))
+        plain = shapes(SummarizationTransformer.build_model(model_config(f"etads_bart_{size}", **OFF), task))
+        whole = shapes(SummarizationTransformer.build_model(model_config(f"etads_bart_{size}"), task))
+    assert plain == fairseqs
+    new = {name for name in whole if name not in plain}
+    layers = args.encoder_layers
+    assert len(new) == 5 * layers + 2 * layers and all(".focal." in name or ".gate_" in name for name in new)
+
+
+def test_the_presets_have_fairseqs_options():
+    for size in ("base", "large"):
+        fairseqs, ours = bart_args(f"bart_{size}"), model_config(f"etads_bart_{size}")
+        shared = sorted(set(vars(fairseqs)) & set(ours))
+        assert len(shared) > 25
+        assert {name: getattr(fairseqs, name) for name in shared} == {name: ours[name] for name in shared}
+
+
+def test_with_the_mechanisms_off_the_outputs_are_those_of_bart(bart, checkpoint):
+    for found, expected in zip(run(begin(checkpoint, **OFF)), run(bart)):
+        torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
+    assert expected.std() > 0.5 and expected.shape[-1] == found.shape[-1] + 1, "the mask's row was left out"
+
+
+def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_they_learn(bart, checkpoint):
+    """And then each of them changes the outputs."""
+    model = begin(checkpoint)
+    for found, expected in zip(run(model), run(bart)):
+        torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
+    states, logits = run(model)
+    model.encoder.layers[0].self_attn.focal.strength.data.fill_(1.0)
+    assert (run(model)[0] - states).abs().max() > 1e-2
+    model.encoder.layers[0].self_attn.focal.strength.data.zero_()
+    model.decoder.layers[0].encoder_attn.gate_q_proj.weight.data.normal_()
+    assert torch.equal(run(model)[0], states) and (run(model)[1] - logits).abs().max() > 1e-2
+
+
+def test_a_pointer_leaves_bart_the_probability_that_it_is_given(bart, checkpoint):
+    """P(w) is between P_BART(w) times p_gen and that plus 1 - p_gen; p_gen is the same in every state."""
+    expected = run(bart)[1][..., :-1].softmax(-1)
+    for probability in (0.9, 0.999):
+        model = begin(checkpoint, pointer="soft", pointer_initial_generate=probability)
+        with torch.no_grad():
+            output = model(DOCUMENTS, DOCUMENTS.ne(PAD).sum(1), PREVIOUS)
+        found = model.get_normalized_probs(output, log_probs=False)
+        rest = found - probability * expected
+        assert rest.min() > -1e-5 and rest.max() > (1 - probability) / 10
+        torch.testing.assert_close(rest.sum(-1), torch.full(PREVIOUS.shape, 1 - probability), rtol=0, atol=1e-4)
+
+
+def fine_tuned_by_fairseq(bart):
+    """BART without the mask, as fairseq itself makes it for --task translation."""
+    model = make_bart(bart_dictionary(mask=False))
+    model.args.task = "translation"
+    model.load_state_dict({name: value.clone() for name, value in bart.state_dict().items()})
+    return model
+
+
+@pytest.mark.parametrize("mechanisms", [OFF, {}], ids=["off", "at their start"])
+@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 4, "len_penalty": 2.0, "min_len": 5}])
+def test_the_summaries_are_those_of_fairseqs_search_on_bart(bart, checkpoint, search, mechanisms):
+    dictionary = bart_dictionary(mask=False)
+    net_input = {"src_tokens": DOCUMENTS, "src_lengths": DOCUMENTS.ne(PAD).sum(1)}
+    sample = {"id": torch.arange(len(DOCUMENTS)), "net_input": net_input}
+    expected = SequenceGenerator([fine_tuned_by_fairseq(bart)], dictionary, max_len_b=12, **search)
+    found = SummaryGenerator([begin(checkpoint, **mechanisms)], dictionary, max_len_b=12, **search)
+    for ours, fairseqs in zip(found.generate([], sample), expected.generate([], sample)):
+        assert [hypothesis["tokens"].tolist() for hypothesis in ours] == [h["tokens"].tolist() for h in fairseqs]
+        torch.testing.assert_close(ours[0]["score"], fairseqs[0]["score"], rtol=1e-4, atol=1e-4)
+        assert len(ours[0]["tokens"]) > 2
+
+
+def reordered():
+    """Fewer words than BART's, in another order, the mask among them, a padding word of its own, and a copy tail."""
+    dictionary = Dictionary()
+    words = bart_dictionary().symbols[4:]
+    for word in [*words[200:90:-3], "<mask>", *words[:30], "madeupword0007"]:
+        dictionary.add_symbol(word, n=1)
+    dictionary.add_symbol("rare", n=0)
+    return dictionary
+
+
+def test_rows_are_found_by_their_words(bart, checkpoint):
+    """Each word of a dictionary in another order has its vector in BART, wherever the data put it."""
+    task, bart_words = make_task(), bart_dictionary()
+    task.src_dict = task.tgt_dict = reordered()
+    model = build(task, **OFF)
+    before = model.encoder.embed_tokens.weight.detach().clone()
+    load_initial_weights(model, str(checkpoint), task)
+    table, theirs = model.encoder.embed_tokens.weight, bart.encoder.embed_tokens.weight
+    assert len(table) == len(task.src_dict) - 1
+    for number, word in enumerate(task.src_dict.symbols[:-1]):
+        expected = before[number] if word == "madeupword0007" else theirs[bart_words.index(word)]
+        assert torch.equal(table[number], expected), word
+    assert sum(map(is_padding_word, task.src_dict.symbols)) == 1 and "<mask>" in task.src_dict
+
+
+def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
+    """One dictionary of which summaries know fewer words; with tables apart, each has the rows of its words."""
+    dictionary = bart_dictionary(mask=False)
+    for shared in (True, False):
+        task = task_of(dictionary, with_known_words(dictionary, 100))
+        tables = {"share_all_embeddings": shared, "share_decoder_input_output_embed": shared}
+        model = begin(checkpoint, task, **OFF, **tables)
+        logits = run(model, previous=PREVIOUS.clamp(max=99))[1]
+        expected = run(bart, previous=PREVIOUS.clamp(max=99))[1][..., :100]
+        torch.testing.assert_close(logits, expected, rtol=0, atol=2e-5)
+
+
+def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_path, caplog):
+    """fairseq publishes bart.large.cnn with dict.source.txt and dict.target.txt."""
+    fine_tuned, words = fine_tuned_by_fairseq(bart), bart_dictionary(mask=False)
+    fine_tuned.given = bart.given
+    path = save_bart(fine_tuned, words, tmp_path / "bart.cnn")
+    (path.parent / "dict.txt").rename(path.parent / "dict.target.txt")
+    (path.parent / "dict.source.txt").write_bytes((path.parent / "dict.target.txt").read_bytes())
+    task = task_of(words)
+    task.cfg.source_lang, task.cfg.target_lang = "article", "summary"  # the data's own names
+    torch.testing.assert_close(run(begin(path, task, **OFF))[1], run(fine_tuned)[1], rtol=0, atol=2e-5)
+    assert "does not say which dictionary" not in caplog.text
+
+
+def old_names(weights):
+    """One weight for queries, keys and values, and no output layer, as fairseq had it; a classification head."""
+    attentions = {name[: -len("q_proj.weight")] for name in weights if name.endswith("q_proj.weight")}
+    for attention in attentions:
+        for kind in ("weight", "bias"):
+            parts = [weights.pop(f"{attention}{part}_proj.{kind}") for part in "qkv"]
+            weights[f"{attention}in_proj_{kind}"] = torch.cat(parts)
+    del weights["decoder.output_projection.weight"]
+    weights["classification_heads.mnli.dense.weight"] = torch.zeros(2, 2)
+    weights["encoder.version"] = weights["decoder.version"] = torch.tensor([3.0])
+    return weights
+
+
+def test_weights_of_old_versions_of_fairseq_are_read(bart, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    path = save_bart(bart, bart_dictionary(), tmp_path / "old", old_names)
+    torch.testing.assert_close(run(begin(path, **OFF))[1], run(bart)[1][..., :-1], rtol=0, atol=2e-5)
+    (record,) = (r for r in caplog.records if ": loaded " in r.message)
+    assert "in the checkpoint, but not in this model: classification_heads.mnli.dense.weight" in record.message
+    assert "(100.0%)" in record.message and "new, because" not in record.message and ".version" not in record.message
+
+
+def test_half_precision_and_new_mechanisms(bart, tmp_path, caplog):
+    """Weights that were saved in half precision are read; what BART does not have is listed."""
+    caplog.set_level(logging.INFO)
+    path = save_bart(bart, bart_dictionary(), tmp_path / "half", lambda w: {n: x.half() for n, x in w.items()})
+    model = begin(path, pointer="soft")
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    torch.testing.assert_close(model.decoder.layers[1].fc1.weight, bart.decoder.layers[1].fc1.weight.half().float())
+    (record,) = (r for r in caplog.records if ": loaded " in r.message)
+    for words in ("self_attn.focal.center_weight (2)", "gate_q_proj.weight (2)", "decoder.pointer.gate.weight"):
+        assert words in record.message
+    assert "embed_tokens.weight: the rows of the 272 known words of 273" in record.message
+    assert "does not say which dictionary" not in caplog.text
+
+
+def test_words_that_bart_does_not_know_are_refused(checkpoint):
+    task = make_task()
+    with pytest.raises(
+        ValueError, match=r"40 of the 44 known words of DATA are not in .*dict.txt, .*'w0'.*--dictionary"
+    ):
+        begin(checkpoint, task, **OFF)
+
+
+def test_a_dictionary_that_is_not_the_checkpoints_is_refused(checkpoint):
+    lines = (checkpoint.parent / "dict.txt").read_text().splitlines(keepends=True)
+    (checkpoint.parent / "dict.txt").write_text("".join(lines[:-3]))
+    with pytest.raises(ValueError, match=r"embed_tokens.weight has 273 rows, but .*dict.txt has 269 words"):
+        begin(checkpoint, **OFF)
+    (checkpoint.parent / "dict.txt").write_text("".join([*lines[:-1], "<mask> 1\n"]))  # the mask, and a word too few
+    with pytest.raises(ValueError, match=r"has 273 rows, but .*dict.txt has 272 words"):
+        begin(checkpoint, **OFF)
+    (checkpoint.parent / "dict.txt").write_text("no count\n")
+    with pytest.raises(ValueError, match=r"dict.txt, line 1: not a dictionary"):
+        begin(checkpoint, **OFF)
+
+
+def test_without_the_dictionary_only_tables_of_its_size_are_taken(bart, checkpoint, caplog):
+    (checkpoint.parent / "dict.txt").unlink()
+    with pytest.raises(
+        ValueError, match=r"has 273 words and the source dictionary .* 272: .*put its dict.txt beside it"
+    ):
+        begin(checkpoint, **OFF)
+    model = begin(checkpoint, task_of(bart_dictionary()), **OFF)
+    assert "does not say which dictionary it has" in caplog.text
+    torch.testing.assert_close(run(model)[1], run(bart)[1], rtol=0, atol=2e-5)
+
+
+def test_a_checkpoint_that_could_run_code_is_refused(bart, checkpoint):
+    state = torch.load(checkpoint, weights_only=False)
+    torch.save({**state, "trap": print}, checkpoint)
+    with pytest.raises(UnsafeCheckpointError, match="refers to"):
+        begin(checkpoint, **OFF)

@@ -1,0 +1,168 @@
+"""etads-prepare --tokens gpt2: text as it is in GPT-2's pieces, with BART's dictionary, and back."""
+
+import json
+from argparse import Namespace
+
+import pytest
+from bart import bart_dictionary, gpt2_files, save_dictionary
+from etads_preprocess.given import _byte_symbols, check_gpt2_files
+from etads_preprocess.prepare import main, prepared_options
+from etads_preprocess.settings import Settings
+from fairseq.data import encoders
+from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+from preparation import lines, make_text  # noqa: F401  # a fixture
+
+import fairseq_etads.plugin  # noqa: F401
+from fairseq_etads.text.files import InputError
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+
+LINE = "The  “naïve” Cat &\tDOG didn't do it — twice,\u00a0😀 100%; <unk> i.e. (sic) …"
+SUMMARY = "The Cat sat. <q> It didn't ask, did it?"
+
+
+@pytest.fixture
+def given(text, tmp_path):
+    """The options of the text with special characters, the output, and the files as a user downloads them."""
+    for split in ("train", "test"):
+        for side, line in (("source", LINE), ("target", SUMMARY)):
+            path = text / f"{split}.{side}"
+            path.write_text("".join(f"{old}\n" for old in [line, *lines(path)[1:]]), encoding="utf-8")
+    encoder, merges = gpt2_files(tmp_path)
+    dictionary = save_dictionary(bart_dictionary(), tmp_path / "dict.txt")
+    files = ["--gpt2-encoder-json", str(encoder), "--gpt2-vocab-bpe", str(merges), "--dictionary", str(dictionary)]
+    return [str(text), str(tmp_path / "out"), "--tokens", "gpt2", *files, "--jobs", "1"]
+
+
+def options_as_fairseq_reads_them(prepared):
+    options = prepared_options(prepared)
+    return Namespace(**{name.replace("-", "_"): value for name, value in options.items()}, text_sentence_marks="drop")
+
+
+def refused(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
+    return error
+
+
+def test_text_becomes_pieces_and_the_same_text_again(given, text, tmp_path):
+    main(given)
+    out = tmp_path / "out"
+    (tmp_path / "encoder.json").unlink()  # the prepared directory has all that new text needs
+    (tmp_path / "vocab.bpe").unlink()
+    moved = out.rename(tmp_path / "moved")
+    options = options_as_fairseq_reads_them(moved)
+    assert options.bpe == "gpt2" and options.gpt2_encoder_json == str(moved / "encoder.json")
+    tokenizer, pieces = encoders.build_tokenizer(options), encoders.build_bpe(options)
+    for side, expected in (("source", " ".join(LINE.split())), ("target", SUMMARY.replace(" <q>", ""))):
+        tokens = lines(moved / "tokens" / f"test.{side}")[0]
+        assert tokens == pieces.encode(expected) and all(token.isdigit() for token in tokens.split())
+        assert tokenizer.decode(pieces.decode(tokens)) == expected
+        assert tokenizer.encode(lines(text / f"test.{side}")[0]) == expected
+    numbers = json.loads((moved / "encoder.json").read_text())
+    assert tokens.split()[:2] == [str(numbers[piece]) for piece in ("T", "he")], "the merges were not applied"
+
+
+def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(given, text, tmp_path):
+    """Also words that BART's own text did not have; pieces that are not in it can be copied."""
+    theirs = (tmp_path / "dict.txt").read_text().splitlines()
+    assert theirs[-8].endswith(" 0") and not theirs[-8].startswith("madeup")
+    cat = lines(tmp_path / "encoder.json")[0]
+    removed = str(json.loads(cat)["C"])
+    (tmp_path / "dict.txt").write_text("".join(f"{line}\n" for line in theirs if line.split()[0] != removed))
+    main(given)
+    bart = bart_dictionary(mask=False)
+    dictionary = SummarizationDictionary.load(str(tmp_path / "out" / "bin" / "dict.source.txt"))
+    known = dictionary.symbols[: dictionary.known_words]
+    assert known == [word for word in bart.symbols if word != removed]
+    assert dictionary.symbols[len(known) :] == [removed]
+    source, target = (tmp_path / "out" / "bin" / f"dict.{side}.txt" for side in ("source", "target"))
+    assert source.read_bytes() == target.read_bytes()
+
+
+def test_without_a_dictionary_the_texts_own_pieces_are_known(given, tmp_path):
+    place = given.index("--dictionary")
+    main([*given[:place], *given[place + 2 :]])
+    dictionary = SummarizationDictionary.load(str(tmp_path / "out" / "bin" / "dict.source.txt"))
+    assert 20 < dictionary.known_words < 200 and all(word.isdigit() for word in dictionary.symbols[4:20])
+
+
+def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
+    main(given)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text(LINE + "\n", encoding="utf-8")
+    (new / "test.target").write_text("One\n")
+    main([str(new), str(tmp_path / "again"), "--like", str(tmp_path / "out"), "--jobs", "1"])
+    assert lines(tmp_path / "again/tokens/test.source") == lines(tmp_path / "out/tokens/test.source")[:1]
+    for name in ("encoder.json", "vocab.bpe"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    first, second = (
+        SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
+    )
+    assert fingerprint(first) == fingerprint(second)
+    main(given)  # a second time: nothing to do
+    (tmp_path / "dict.txt").write_text("".join((tmp_path / "dict.txt").open().readlines()[:-1]))
+    assert "was prepared with another given" in refused(given, capsys)
+    (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")
+    with pytest.raises(InputError, match=r"vocab\.bpe"):
+        prepared_options(tmp_path / "out")
+    like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
+    assert "vocab.bpe" in refused(like, capsys)
+
+
+def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
+    place = given.index("--gpt2-vocab-bpe")
+    for arguments, words in (
+        ([*given, "--size", "500"], "--size 500 has no effect with --tokens gpt2"),
+        ([*given, "--words", "ptb"], "--words ptb: --tokens gpt2 needs raw"),
+        ([*given, "--source-sentence-marks"], "--tokens gpt2 has no piece for <q>"),
+        ([*given, "--factors", "tf"], "--factors tf: GPT-2's pieces cannot be followed"),
+        ([*given, "--separate-dictionaries"], "dict.txt: is for both sides, and excludes --separate-dictionaries"),
+        ([*given, "--target-size", "9"], "and excludes --target-size 9"),
+        ([*given[:place], *given[place + 2 :]], "--gpt2-vocab-bpe is missing: --tokens gpt2 needs"),
+        (["word" if word == "gpt2" else word for word in given], "encoder.json: goes with --tokens gpt2"),
+        ([word.replace("dict.txt", "nowhere") for word in given], "--dictionary "),
+    ):
+        assert words in refused(arguments, capsys)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "dict.txt").write_text("a 3\nb\n")
+    assert "--dictionary " in refused(given, capsys) and "dict.txt, line 2: not a dictionary" in refused(given, capsys)
+
+
+@pytest.mark.parametrize(
+    "name,change,words",
+    [
+        ("encoder.json", lambda text: text[:-5], "--gpt2-encoder-json .*: not JSON"),
+        ("encoder.json", lambda text: "[1]", "not an object with a number for each piece"),
+        ("encoder.json", lambda text: text.replace(": 7,", ": 8,"), "two pieces have the same number"),
+        ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "no number for 1 pieces of the second, .*'A'"),
+        ("vocab.bpe", lambda text: text + "q u\n", "do not go together: .*'qu'"),
+        ("vocab.bpe", lambda text: text + "three in line\n", "vocab.bpe: line 10 is not a merge"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, name, change, words):
+    encoder, merges = gpt2_files(tmp_path)
+    check_gpt2_files(encoder, merges)
+    path = tmp_path / name
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(InputError, match=words):
+        check_gpt2_files(encoder, merges)
+
+
+def test_the_symbols_of_bytes_are_gpt2s():
+    assert sorted(_byte_symbols()) == sorted(bytes_to_unicode().values())
+
+
+def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):
+    """fairseq's decode fails on them: "<<unk>>" of references, and the words with which BART's dictionary is padded."""
+    encoder, merges = gpt2_files(tmp_path)
+    pieces = encoders.build_bpe(Namespace(bpe="gpt2", gpt2_encoder_json=str(encoder), gpt2_vocab_bpe=str(merges)))
+    tokens = pieces.encode("a cat").split()
+    assert pieces.decode(" ".join([tokens[0], "<<unk>>", "madeupword0001", *tokens[1:]])) == "a<unk> cat"
+
+
+def test_settings_are_read_back():
+    settings = Settings("gpt2", lowercase=False, target_marks=False)
+    assert Settings.from_record(settings.record()) == settings
