@@ -32,29 +32,14 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 all="bart etads etads-pointer"
-data="" bart="" arch=etads_bart_large out=$ROOT/runs/bart_cnndm rows=$all seeds="1" steps=20000 device=() more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-        --data) need_value "$@"; data=$2; shift 2 ;;
-        --bart) need_value "$@"; bart=$2; shift 2 ;;
-        --arch) need_value "$@"; arch=$2; shift 2 ;;
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --rows) need_value "$@"; rows=$2; shift 2 ;;
-        --seeds) need_value "$@"; seeds=$2; shift 2 ;;
-        --steps) need_value "$@"; steps=$2; shift 2 ;;
-        --cpu) device=(--cpu); shift ;;
-        -h | --help) usage ;;
-        --) shift; more=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of fairseq-train come after --)" ;;
-    esac
-done
+data="" bart="" arch=etads_bart_large out=$ROOT/runs/bart_cnndm rows=$all seeds="1" steps=20000
+read_options "--data --bart --arch --out --rows --seeds --steps --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
 [ -n "$bart" ] || die "--bart is missing; see --help"
 for file in model.pt dict.txt; do [ -f "$bart/$file" ] || die "--bart $bart: no $file in it; see --help"; done
 need_choice --arch "$arch" etads_bart_large etads_bart_base
 need_integer --steps "$steps"
-# shellcheck disable=SC2086  # words of lists
-for row in $rows; do need_choice --rows "$row" $all; done
+need_choices --rows "$rows" "$all"
 use_environment
 
 # options_of ROW: its options of fairseq-train, one word a line

@@ -81,8 +81,11 @@ def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
         whole = shapes(SummarizationTransformer.build_model(model_config(f"etads_bart_{size}"), task))
     assert plain == fairseqs
     new = {name for name in whole if name not in plain}
-    layers = args.encoder_layers
-    assert len(new) == 5 * layers + 2 * layers and all(".focal." in name or ".gate_" in name for name in new)
+    for side, mechanism in (("encoder", ".self_attn.focal."), ("decoder", ".encoder_attn.gate_")):
+        names = {name for name in new if name.startswith(f"{side}.layers.") and mechanism in name}
+        assert {int(name.split(".")[2]) for name in names} == set(range(args.encoder_layers))
+        new -= names
+    assert not new
 
 
 def test_the_presets_have_fairseqs_options():
@@ -105,11 +108,17 @@ def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_
     for found, expected in zip(run(model), run(bart)):
         torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
     states, logits = run(model)
-    model.encoder.layers[0].self_attn.focal.strength.data.fill_(1.0)
-    assert (run(model)[0] - states).abs().max() > 1e-2
-    model.encoder.layers[0].self_attn.focal.strength.data.zero_()
-    model.decoder.layers[0].encoder_attn.gate_q_proj.weight.data.normal_()
+    change(model, "decoder.layers.0.encoder_attn.gate_")
     assert torch.equal(run(model)[0], states) and (run(model)[1] - logits).abs().max() > 1e-2
+    change(model, "encoder.layers.0.self_attn.focal.")
+    assert (run(model)[0] - states).abs().max() > 1e-2
+
+
+def change(model, name):
+    """Give the weights whose names begin so values as they have after training."""
+    with torch.no_grad():
+        for weight in (weight for found, weight in model.named_parameters() if found.startswith(name)):
+            weight.normal_()
 
 
 def test_a_pointer_leaves_bart_the_probability_that_it_is_given(bart, checkpoint):
