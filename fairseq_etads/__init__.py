@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
-    | {"etads-human", "etads-models", "etads-prepare", "etads-rouge"}
+    | {"etads-export", "etads-human", "etads-models", "etads-prepare", "etads-rouge"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 
