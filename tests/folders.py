@@ -29,11 +29,14 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     model = make_model(arch, task, **options)
     if not options["share_all_embeddings"] and arch not in rnn.PRESETS:
         sharpen(model)
+    if getattr(model.decoder, "pointer", None) is not None:
+        with torch.no_grad():
+            model.decoder.pointer.gate.bias.fill_(-1.0)  # copies more often than not
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.model = model_config(arch, **{**SMALL, **options})
     cfg.task = {**plain(task.cfg), "_name": "summarization"}
     data = path / "prepared" / "bin"
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         lines = zip(dictionary.symbols[4:], dictionary.count[4:])
         known = known_words(dictionary)

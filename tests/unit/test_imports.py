@@ -22,6 +22,7 @@ LEVELS = [
     {"task"},
     {"plugin"},
     {"folder"},
+    {"summarizer"},
     {"commands"},
 ]
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""
