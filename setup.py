@@ -80,6 +80,7 @@ setup(
             "etads-models=fairseq_etads.commands.catalogue:main",
             "etads-average=fairseq_etads.commands.averaging:main",
             "etads-export=etads_preprocess.export_command:main",
+            "etads-summarize=etads_preprocess.summarize_command:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",

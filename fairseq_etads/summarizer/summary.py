@@ -1,5 +1,6 @@
 """What a summariser returns."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
@@ -70,7 +71,7 @@ class Summary:
         """What JSON lines hold of it."""
         return {
             "summary": self.text,
-            "score": self.score,
+            "score": self.score if math.isfinite(self.score) else None,
             "copied": [{"word": c.word, "start": c.start, "end": c.end} for c in self.copied],
             "read": self.truncation.read,
             "left_out": self.truncation.left_out,

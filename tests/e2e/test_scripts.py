@@ -63,7 +63,10 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
         (["train.sh", "--text", "a", "--out", "file"], ["--out file: is a file; name a folder"]),
         (["train.sh", "--text", "a", "--out", "/proc/none"], ["--out /proc/none: cannot be made"]),
-        (["generate.sh", "--run", "x", "--output", "x", "--input-format", "csv"], ["csv", "lines jsonl folder file"]),
+        (
+            ["generate.sh", "--run", "x", "--output", "x", "--input-format", "xml"],
+            ["xml", "lines jsonl csv folder file"],
+        ),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, command, words):

@@ -29,7 +29,7 @@ LEVELS = [
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 FOR_PREPARATION = ("text", "vocabulary", "processes", "plugin", "console")
-MODEL_COMMANDS = {"export_command": ("folder", "search")}
+MODEL_COMMANDS = {"export_command": ("folder", "search"), "summarize_command": ("folder", "search", "summarizer")}
 """Modules of ``preprocess/`` that tie prepared data to models, and the rooms that they alone may import, too."""
 WITHOUT_FAIRSEQ = ["console.py", "processes.py"]
 WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compression", "checksums")]
