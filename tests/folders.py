@@ -31,7 +31,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
         sharpen(model)
     if getattr(model.decoder, "pointer", None) is not None:
         with torch.no_grad():
-            model.decoder.pointer.gate.bias.fill_(-1.0)  # copies more often than not
+            model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.model = model_config(arch, **{**SMALL, **options})
     cfg.task = {**plain(task.cfg), "_name": "summarization"}

@@ -94,6 +94,39 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert "WARNING" not in first, "nothing was cut short"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
+    check_model_folder(out, tmp_path)
+
+
+def check_model_folder(run, tmp_path):
+    """The folder of the run writes the run's summaries, also after a kill in the middle; a damaged one is refused."""
+    options = ["--beam", "5", "--min-len", "4", "--max-len", "30", "--no-repeat-ngram-size", "2"]
+    said = run_command(["etads-export", str(run), "model", *options], cwd=tmp_path).stdout
+    assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
+    assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
+    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:150]
+    (tmp_path / "documents").write_text("".join(documents))
+
+    command = ["etads-summarize", "model", "documents", "--output", "out.txt", "--read-ahead", "10"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (
+        (tmp_path / "out.txt.partial").exists() and (tmp_path / "out.txt.partial").stat().st_size
+    ):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    again = run_command(command, cwd=tmp_path).stdout
+    want = (run / "summaries.txt").read_text().splitlines()[:150]
+    found = (tmp_path / "out.txt").read_text().splitlines()
+    # generate.sh has other batches, and the untrained model's hypotheses are close to one another
+    assert len(found) == 150 and sum(a == b for a, b in zip(found, want)) >= 140
+    assert "a second" in again and not (tmp_path / "out.txt.resume").exists()
+
+    with open(tmp_path / "model" / "model.safetensors", "r+b") as file:
+        file.seek(-9, os.SEEK_END)
+        file.write(b"!")
+    refused = run_command(command, cwd=tmp_path, check=False)
+    assert refused.returncode == 2 and "model.safetensors is damaged or was changed" in refused.stdout
 
 
 def check_new_documents(run, tmp_path):
