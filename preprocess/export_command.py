@@ -114,8 +114,8 @@ def _export(args: argparse.Namespace) -> None:
     call_options.search_settings(decoding)
     prepared = args.prepared or args.run / "prepared"
     checkpoint = _checkpoint(args)
-    text_options = prepared_options(prepared)
     info = _card_info(args, prepared)
+    text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet

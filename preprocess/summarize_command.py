@@ -103,10 +103,18 @@ def _kind(args: argparse.Namespace) -> str:
     if args.input_format:
         return str(args.input_format)
     if [str(path) for path in given] == [STANDARD_INPUT]:
-        # what has been peeked at is still there to be read
-        beginning = sys.stdin.buffer.peek(1) if hasattr(sys.stdin.buffer, "peek") else b""
-        return "jsonl" if beginning.lstrip()[:1] == b"{" else "lines"
+        return _kind_of_standard_input()
     return guess_format(given)
+
+
+def _kind_of_standard_input() -> str:
+    if sys.stdin is None:
+        return "lines"  # reading says what is wrong
+    if sys.stdin.isatty():
+        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
+        return "lines"
+    stream: Any = sys.stdin.buffer
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:

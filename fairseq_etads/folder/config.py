@@ -146,8 +146,10 @@ def _is_fingerprint(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
-def _names(of: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(of, value.values()))
+def _names(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, dict) and all(re.fullmatch(name, key) and of(entry) for key, entry in value.items())
+    )
 
 
 def _one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
@@ -164,7 +166,7 @@ _TASK = {
     "left_pad_source": _FLAG,
     "source_dictionary": _FINGERPRINT,
     "target_dictionary": _FINGERPRINT,
-    "factor_dictionaries": (_names(_is_fingerprint), "fingerprints by the names of factors"),
+    "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
 _TEXT = {
     "words": _one_of(*WORD_KINDS),

@@ -78,11 +78,11 @@ def export(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        (partial / CONFIG).write_text(config.to_json(), encoding="utf-8", newline="\n")
+        (partial / CONFIG).write_bytes(config.to_json().encode())
         write_weights(partial / WEIGHTS, tensors)
         _write_dictionaries(partial, task)
         _copy_files(partial, source, config)
-        (partial / CARD).write_text(write_card(exported), encoding="utf-8", newline="\n")
+        (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
         listed = [*needed_files(config), *source.extra_files]
         Checksums(partial).add(*listed)
         _try_out(partial, tensors)
@@ -169,7 +169,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
         f"{word} {count if number < known else 0}\n"
         for number, (word, count) in enumerate(entries, dictionary.nspecial)
     ]
-    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+    path.write_bytes("".join(lines).encode())
 
 
 def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import struct
 from argparse import Namespace
 from pathlib import Path
@@ -80,7 +81,7 @@ def _verify(folder: Path, config: FolderConfig) -> None:
             raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
         if checksums.listed and name not in checksums.listed:
             raise InputError(f"{folder / CHECKSUMS} does not list {name}. {ADVICE}")
-    checksums.verify(checksums.listed)
+    checksums.verify(needed_files(config))
 
 
 def _check_options(folder: Path, config: FolderConfig) -> None:
@@ -114,6 +115,10 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
     Raises:
         InputError: a dictionary is damaged or is not the model's.
     """
+    if os.pathsep in str(folder):
+        raise InputError(
+            f"{folder}: fairseq would take this for two paths, because of the {os.pathsep} in it; rename it"
+        )
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
     # what fairseq would take from other parts of its configuration

@@ -6,7 +6,7 @@ Model folders store them as defaults, :meth:`Summarizer.summarize` takes them by
 
 import argparse
 import difflib
-from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ..text.files import InputError
 from .choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
@@ -140,16 +140,23 @@ def search_settings(options: Dict[str, Any]) -> Dict[str, Any]:
     return {OPTIONS[name].setting: value for name, value in given.items()}
 
 
-def add_arguments(parser: argparse.ArgumentParser, title: str, leave_out: Iterable[str] = ()) -> None:
+class _Switch(argparse.Action):
+    """A switch with a twin ``--no-…``; argparse's own, before Python 3.13, writes SUPPRESS into the help."""
+
+    def __init__(self, option_strings: Sequence[str], **kwargs: Any):
+        (given,) = option_strings
+        super().__init__([given, f"--no-{given[2:]}"], **kwargs)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Optional[str] = None) -> None:
+        setattr(namespace, self.dest, not str(option_string).startswith("--no-"))
+
+
+def add_arguments(parser: argparse.ArgumentParser, title: str) -> None:
     """Add the options of decoding to a parser, in a group of their own; those that are not given are left out."""
     group = parser.add_argument_group(title)
     for name, option in OPTIONS.items():
-        if name in leave_out:
-            continue
         if option.kind is bool:
-            group.add_argument(
-                flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=option.help
-            )
+            group.add_argument(flag(name), action=_Switch, nargs=0, default=argparse.SUPPRESS, help=option.help)
         else:
             group.add_argument(
                 flag(name),

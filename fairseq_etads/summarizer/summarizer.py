@@ -153,7 +153,9 @@ class Summarizer:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         try:
             if infer_dtype not in self._copies:
-                self._copies[infer_dtype] = InferenceModel(self._model, infer_dtype)
+                copies = InferenceModel(self._model, infer_dtype)
+                copies.current()  # now, when a format that the device does not have can be blamed on the option
+                self._copies[infer_dtype] = copies
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,

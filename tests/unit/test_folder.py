@@ -231,7 +231,8 @@ def test_later_versions_are_refused_with_what_to_do(folder):
         ("task", {"left_pad_source": 0}, '"left_pad_source" is 0, not true or false'),
         ("task", {"source_dictionary": "0" * 16}, "is not the one the checkpoint was trained with"),
         ("task", {"source_dictionary": None}, "not 16 hexadecimal digits"),
-        ("task", {"factor_dictionaries": {"../../etc/passwd": "0" * 16}}, "is incomplete: it has no factors.json"),
+        ("task", {"factor_dictionaries": {"../../etc/passwd": "0" * 16}}, "not fingerprints by the names of factors"),
+        ("task", {"factor_dictionaries": {"tf": "0" * 16}}, "is incomplete: it has no factors.json"),
         ("task", {"data": "/etc"}, 'unknown entry "data"'),
         ("text", {"words": "perl"}, "not one of moses, ptb, spaces, characters, raw"),
         ("text", {"words": ["moses"]}, "not one of moses"),
@@ -321,3 +322,8 @@ def test_the_settings_read_are_those_written(made):
     assert config.text == {"words": "spaces", "keep_case": False, "language": "en", "sentence_marks": "drop",
                            "subwords": None}  # fmt: skip
     assert make_task().truncate_source == 400 and config.task["truncate_source"] == 60
+
+
+def test_a_path_that_fairseq_would_split_is_refused(made, tmp_path):
+    shutil.copytree(made[0], tmp_path / f"a{os.pathsep}b")
+    assert "fairseq would take this for two paths" in refusal(tmp_path / f"a{os.pathsep}b")

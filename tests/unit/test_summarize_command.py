@@ -35,7 +35,10 @@ def summarize(folder, capsysbinary):
     """Runs the command; returns its status, the lines on standard output, and what was said."""
 
     def run(*arguments, stdin=b"", model=folder):
-        before, sys.stdin = sys.stdin, SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)))
+        before, sys.stdin = (
+            sys.stdin,
+            SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False),
+        )
         files._read_input = None
         try:
             status = main([str(model), *map(str, arguments), "--device", "cpu"])

@@ -360,3 +360,27 @@ def test_importing_the_package_does_not_import_the_summarizer():
     code = "import fairseq_etads, sys; print('fairseq_etads.summarizer' in sys.modules, hasattr(fairseq_etads, 'x'))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]
+
+
+def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
+    import sentencepiece
+
+    words = " ".join(["frobnication", "library", "files", "reading"] * 20)
+    (tmp_path / "text").write_text(words + "\n")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "pieces"), vocab_size=20, minloglevel=2
+    )
+    options = {"tokenizer": "etads", "text-words": "raw", "bpe": "sentencepiece"}
+    text = {**options, "sentencepiece-model": str(tmp_path / "pieces.model")}
+    summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
+    raw = "Frobnication of\u00ad  library\tFILES"
+    document = summarizer._texts.read(0, raw)
+    spans = summarizer._texts.spans(document)
+    joined = "".join(raw[slice(*span)] for span in spans if span)
+    assert joined == raw.replace("\u00ad", "").replace(" ", "").replace("\t", "")
+    count = len(summarizer._texts.subwords.encode("frobnication").split())
+    copied = summarizer._copied(document, list(document.tokens[:count]), list(range(count)))
+    assert copied == (CopiedWord("frobnication", 0, count - 1, 0, 12),)
+    assert summarizer._texts.join(document.tokens) == "frobnication of library files"
+    other = pickle.loads(pickle.dumps(summarizer))
+    assert other._texts.read(0, raw).tokens == document.tokens
