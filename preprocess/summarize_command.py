@@ -37,7 +37,7 @@ the document), and "problem" if the document has no summary. docs/using.md says 
 Run it again with the same --output after an interruption: it goes on where it was. The exit status is 1 if some
 documents have no summary because something went wrong with them, and 2 after any other error.
 """
-SECONDS_BETWEEN_MARKS = 2.0
+SECONDS_BETWEEN_MARKS = 0.5
 """So much work at most is done again after an interruption."""
 PROBLEMS_SHOWN = 10
 

