@@ -202,8 +202,8 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
 
 
 def _load(args: argparse.Namespace) -> Any:
-    # Read when torch is imported. oneDNN keeps a kernel for each of the last 1,024 shapes that it has met, and every batch
-    # brings new ones: hundreds of megabytes after some thousand documents, for no gain in speed.
+    # Read when torch is imported. oneDNN keeps a kernel for each of the last 1,024 shapes that it has met, and every
+    # batch brings new ones.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
