@@ -24,7 +24,7 @@ from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SUBWORDS, WEIGHTS, Folde
 from .loading import load_folder, needed_files
 from .weights import stored_form, write_weights
 
-PACKAGES = ("torch", "fairseq-fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
+PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
 
 
 class Source(NamedTuple):
@@ -201,5 +201,5 @@ def versions() -> Dict[str, Any]:
     found: Dict[str, Any] = {"fairseq-etads": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
+            found[package.replace("_", "-")] = metadata.version(package)
     return found
