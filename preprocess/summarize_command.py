@@ -202,8 +202,8 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
 
 
 def _load(args: argparse.Namespace) -> Any:
-    # Read when torch is imported. torch and oneDNN keep what they have made for each of the last 1,024 shapes of a matrix,
-    # and every batch brings new ones: 170 MB more after 2,600 documents, and none with these, at the same speed.
+    # Read when torch is imported. torch and oneDNN keep what they have made for each of the last 1,024 shapes of a
+    # matrix, and every batch brings new ones: 170 MB more after 2,600 documents, none with these, at the same speed.
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
