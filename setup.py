@@ -57,6 +57,8 @@ setup(
         "regex>=2020.1.8",  # words of every script for etads-analyse, which re does not know; sacremoses needs it too
         "tabulate>=0.8",  # the tables of etads-analyse and etads-human; fairseq's sacrebleu needs it too
         "tqdm>=4.60",  # progress on long work; fairseq needs it too
+        # weights of model folders: a format that holds numbers and cannot run code, which other tools read, too
+        "safetensors>=0.4",
     ],
     extras_require={
         "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
@@ -83,6 +85,8 @@ setup(
         "console_scripts": [
             "etads-models=fairseq_etads.commands.catalogue:main",
             "etads-average=fairseq_etads.commands.averaging:main",
+            "etads-export=etads_preprocess.export_command:main",
+            "etads-summarize=etads_preprocess.summarize_command:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",

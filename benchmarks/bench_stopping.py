@@ -21,8 +21,8 @@ from fairseq import checkpoint_utils
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.search.choices import EARLY_STOPPING
 from fairseq_etads.search.ensemble import Ensemble
-from fairseq_etads.search.settings import EARLY_STOPPING
 from fairseq_etads.task import SummarizationTask
 
 SCORES = {

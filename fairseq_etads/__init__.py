@@ -8,12 +8,19 @@ makes checkpoints load safely.
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .summarizer import CopiedWord as CopiedWord
+    from .summarizer import Summarizer as Summarizer
+    from .summarizer import Summary as Summary
+    from .summarizer import Truncation as Truncation
 
 __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
-    | {"etads-human", "etads-models", "etads-plot", "etads-prepare", "etads-rouge"}
+    | {"etads-export", "etads-human", "etads-models", "etads-plot", "etads-prepare", "etads-rouge", "etads-summarize"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 
@@ -22,3 +29,12 @@ if os.path.basename((sys.argv or [""])[0]) not in COMMANDS_WITHOUT_FAIRSEQ:
 elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # Ctrl-C while modules are being imported; fairseq_etads.console takes over when the work begins
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+
+
+def __getattr__(name: str) -> Any:
+    """``from fairseq_etads import Summarizer``, without importing it for those who do not want it."""
+    if name in ("CopiedWord", "Summarizer", "Summary", "Truncation"):
+        from . import summarizer
+
+        return getattr(summarizer, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

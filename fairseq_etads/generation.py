@@ -40,6 +40,8 @@ class SummaryGenerator:
 
     Args:
         source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
+        inference_models: for each model its copies for inference in the format wanted, shared with other generators;
+            None: made here.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
@@ -74,6 +76,7 @@ class SummaryGenerator:
         tokens_to_suppress: Sequence[str] = SearchSettings.tokens_to_suppress,
         *,
         source_dictionary: Optional[Any] = None,
+        inference_models: Optional[Sequence[Optional[InferenceModel]]] = None,
         **options: Any,
     ):
         _refuse_unknown(options)
@@ -97,7 +100,9 @@ class SummaryGenerator:
             check_dictionary(lm_model, tgt_dict, words)
         self.special = SpecialTokens.of(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
-        self._inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
+        if inference_models is None:
+            inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
+        self._inference_models = inference_models
 
     def cuda(self) -> "SummaryGenerator":
         """Move the models to the GPU."""
@@ -142,8 +147,10 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
+        # fairseq's attention over all words at once reads weights, which 8-bit layers do not have
+        needs_weights = settings.copied_positions and settings.infer_dtype == "int8"
         # the copies are in evaluation mode, and nobody else changes it
-        others = [model for model, copied in zip(self.models, self._inference_models) if copied is None]
+        others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
             results = BeamSearch(
                 settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
@@ -151,7 +158,8 @@ class SummaryGenerator:
             ).run()  # fmt: skip
             _warn_of_impossible(results, sample.get("id"))
             if settings.copied_positions:
-                copying = next(model for model in active_models if pointer_of(model) is not None)
+                models = self.models if needs_weights else active_models
+                copying = next(model for model in models if pointer_of(model) is not None)
                 source_words.add_copied_positions(results, copying, net_input, special)
         if settings.replace_unk:
             source_words.replace_unknown_words(

@@ -11,9 +11,9 @@ from omegaconf import II, DictConfig
 
 from .compat import replacements_file
 from .evaluation.validation import POST_PROCESS
-from .search.inference import INFER_DTYPES
-from .search.penalties import COVERAGE_KINDS, LENGTH_KINDS, Scoring
-from .search.settings import EARLY_STOPPING, SearchSettings
+from .search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
+from .search.penalties import Scoring
+from .search.settings import SearchSettings
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100

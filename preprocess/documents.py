@@ -3,18 +3,15 @@
 import html
 import html.entities
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import List, Sequence, Tuple
 
+from fairseq_etads.text.cleaning import clean
 from fairseq_etads.text.words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """What split_sentences imports when it is first called; it takes seconds."""
-
-REPLACED_CONTROLS = "control characters replaced by spaces"
-"""What counts call it."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -44,10 +41,6 @@ _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-_INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 _ENDS = tuple(".!?'`\")’”…。！？")
 
 
@@ -114,11 +107,6 @@ class DocumentLines:
     warnings: Counter = field(default_factory=Counter)
 
 
-def neutralise_marks(text: str) -> Tuple[str, int]:
-    """The text with spaces inside literal sentence marks, in upper or lower case, and the number of them."""
-    return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
-
-
 def find_suspicious(text: str) -> Counter:
     """How often the text has each of what WARNINGS lists."""
     found: Counter = Counter()
@@ -173,31 +161,6 @@ def strip_invisible(text: str, counts: Counter) -> str:
         text, found = pattern.subn("", text)
         counts["zero-width characters and bidirectional controls taken out"] += found
     return text
-
-
-def clean(text: str, counts: Counter) -> str:
-    """One line of Unicode NFC with single spaces; adds the number of characters changed, by kind, to ``counts``.
-
-    Control characters become spaces; zero-width spaces, soft hyphens and byte order marks go; lone surrogates, which
-    no file can hold, become U+FFFD; a literal sentence mark in the text gets spaces inside. Of texts that are not in
-    the form NFC, each is counted once.
-    """
-    if not text.isascii():
-        text, found = _SURROGATE.subn("\ufffd", text)
-        counts["lone surrogates replaced"] += found
-        text, found = _INVISIBLE.subn("", text)
-        counts["invisible characters removed"] += found
-        normalised = unicodedata.normalize("NFC", text)
-        counts["paragraphs or sentences put into Unicode's form NFC"] += normalised != text
-        text = normalised
-    if not text.isprintable():
-        text, found = _CONTROL.subn(" ", text)
-        counts[REPLACED_CONTROLS] += found
-        counts["carriage returns replaced by spaces"] += text.count("\r")
-    if "<" in text:
-        text, found = neutralise_marks(text)
-        counts[f"literal {SENTENCE_MARK} neutralised"] += found
-    return " ".join(text.split())
 
 
 def add_full_stop(text: str) -> str:

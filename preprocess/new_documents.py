@@ -1,9 +1,11 @@
-"""Documents to summarise, from JSON lines, folders or files, to the lines that fairseq-interactive reads.
+"""Documents to summarise, from lines, JSON lines, CSV, folders or files.
 
-For ``scripts/generate.sh``, whose options these are. Texts are cleaned as ``etads-corpus`` cleans those of training.
+``etads-summarize`` takes them raw. For ``scripts/generate.sh``, whose options stand here, they become the lines that
+fairseq-interactive reads, cleaned as ``etads-corpus`` cleans the texts of training.
 """
 
 import argparse
+import itertools
 import json
 import shutil
 import sys
@@ -11,14 +13,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import ESCAPE_INVALID, InputError, is_utf8, name_of, read_lines
 
 from .command import Parser, errors_in_one_line
 from .documents import BadDocument, Document, LineOptions, make_lines
 from .files import atomic_writer
+from .readers.csv_rows import DELIMITERS, read_rows
 from .readers.tables import COLUMNS
 
-FORMATS = ("lines", "jsonl", "folder", "file")
+FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 """Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
 
@@ -26,9 +29,9 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """The name of a document, a file or the id or line number of a record, and its text in one line.
+    """The name of a document, a file or the id or line number of a record, and its raw text.
 
-    ``problem`` says why it cannot be read.
+    The lines of the text are paragraphs. ``problem`` says why it cannot be read.
     """
 
     name: str
@@ -44,7 +47,7 @@ def guess_format(paths: Sequence[Path]) -> str:
     """
     found = {_format_of(path) for path in paths}
     if len(found) > 1:
-        raise InputError("--input: folders, JSON lines and text files together; give those of one kind")
+        raise InputError("folders, JSON lines, CSV and text files together; give those of one kind (--input-format)")
     (kind,) = found
     return "file" if kind == "lines" and len(paths) > 1 else kind
 
@@ -53,8 +56,10 @@ def _format_of(path: Path) -> str:
     if path.is_dir():
         return "folder"
     suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
-    if suffixes[-1:] in ([".jsonl"], [".json"]):
+    if suffixes[-1:] in ([".jsonl"], [".json"], [".ndjson"]):
         return "jsonl"
+    if suffixes[-1:] in ([".csv"], [".tsv"]):
+        return "csv"
     first = next((line for line in read_lines(path, "replace") if line.strip()), "")
     try:
         return "jsonl" if isinstance(json.loads(first), dict) else "lines"
@@ -67,20 +72,39 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
     Args:
         kind: one of FORMATS.
-        column: field of the document in JSON lines; empty for the first known one.
-        fallback: as for :func:`read_lines`.
+        column: field of the document in JSON lines and CSV; empty for the first known one.
+        fallback: as for :func:`read_lines`; with ESCAPE_INVALID, a document that cannot be read has a ``problem``.
+
+    Raises:
+        InputError: an input cannot be read.
     """
     for path in paths:
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
-                # fairseq would also end lines at lone carriage returns
-                yield NewDocument(str(number), " ".join(line.replace("\0", " ").split()))
+                yield _checked(NewDocument(str(number), line), f"{name_of(path)}, line {number}")
         elif kind == "jsonl":
             yield from _json_documents(path, column, fallback)
+        elif kind == "csv":
+            yield from _csv_documents(path, column, fallback)
         else:
             for file in _files_of(path) if kind == "folder" else [path]:
-                name = file.name if kind == "folder" else str(file)
-                yield NewDocument(name, _one_line(list(read_lines(file, fallback))))
+                yield _file_document(file, file.name if kind == "folder" else str(file), fallback)
+
+
+def _checked(document: NewDocument, where: str) -> NewDocument:
+    """The document, or a problem if it is not UTF-8 and was read with ESCAPE_INVALID."""
+    if is_utf8(document.text):
+        return document
+    return NewDocument(document.name, "", f"{where}: not UTF-8")
+
+
+def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
+    try:
+        return _checked(NewDocument(name, "\n".join(read_lines(file, fallback))), str(file))
+    except InputError as error:
+        if fallback != ESCAPE_INVALID:
+            raise
+        return NewDocument(name, "", str(error))
 
 
 def _files_of(folder: Path) -> List[Path]:
@@ -88,7 +112,7 @@ def _files_of(folder: Path) -> List[Path]:
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
-        raise InputError(f"--input {folder}: no file in it")
+        raise InputError(f"{folder}: no file in it")
     if len(files) < len(entries):
         _say(f"{folder}: {len(entries) - len(files)} folders in it are not looked into")
     return files
@@ -98,22 +122,43 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
     for number, line in enumerate(read_lines(path, fallback), 1):
         if not line.strip():
             continue
-        name = str(number)
+        name, where = str(number), f"{name_of(path)}, line {number}"
         try:
             record = _record(line)
             if isinstance(record.get("id"), (str, int)):
                 name = str(record["id"])
-            column = column or _known_column(record, f"{path}, line {number}")
-            yield NewDocument(name, _one_line(_pieces(record, column)))
+            column = column or _known_column(list(record), where)
+            document = NewDocument(name, "\n".join(_pieces(record, column)))
+            yield _checked(document, where) if fallback == ESCAPE_INVALID else document
         except BadDocument as error:
-            yield NewDocument(name, "", f"{path}, line {number}: {error}")
+            yield NewDocument(name, "", f"{where}: {error}")
 
 
-def _known_column(record: Dict[str, Any], where: str) -> str:
+def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+    """A document a row; the first row has the columns' names, in upper or lower case."""
+    lines = read_lines(path, fallback, ends=True)
+    header = next(lines, "")
+    delimiter = max(DELIMITERS, key=header.count) if path.suffix != ".tsv" else "\t"
+    rows = read_rows(itertools.chain([header], lines), path, delimiter, quotes=True, counts=Counter())
+    names = [name.strip() for name in next(rows, [])]
+    lower = [name.lower() for name in names]
+    wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
+    if wanted not in lower:
+        raise InputError(f"--source-column {column}: {name_of(path)} has {', '.join(names)}")
+    place = lower.index(wanted)
+    for number, row in enumerate((row for row in rows if row), 1):
+        name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
+        if len(row) != len(names):
+            yield NewDocument(name, "", f"{name_of(path)}, row {number}: {len(row)} cells; {len(names)} expected")
+        else:
+            yield _checked(NewDocument(name, row[place]), f"{name_of(path)}, row {number}")
+
+
+def _known_column(names: Sequence[str], where: str) -> str:
     for column in SOURCE_COLUMNS:
-        if column in record:
+        if column in names:
             return column
-    raise InputError(f"{where}: which field is the document? give --source-column, one of {', '.join(record)}")
+    raise InputError(f"{where}: which field is the document? give --source-column, one of {', '.join(names)}")
 
 
 def _record(line: str) -> Dict[str, Any]:
@@ -138,14 +183,17 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
     raise BadDocument(f'"{column}" is neither a text nor a list of texts')
 
 
-def _one_line(pieces: List[str]) -> str:
-    document = Document([piece for piece in pieces if piece.strip()], [])
+def _one_line(text: str, kind: str) -> str:
+    """The line that fairseq-interactive is to read, which would also end lines at lone carriage returns."""
+    if kind == "lines":
+        return " ".join(text.replace("\0", " ").split())
+    document = Document([piece for piece in text.split("\n") if piece.strip()], [])
     return make_lines(document, LineOptions(keep_empty=True)).source
 
 
 def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
     """What the inputs were taken for, and how to say that they are something else."""
-    what = {"lines": "line", "jsonl": "record"}.get(kind, "file")
+    what = {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
     advice = ""
     if is_guess and kind == "lines" and blank:
         advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"
@@ -198,9 +246,10 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
                 raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")
             counts["documents"] += 1
             counts["bad"] += bool(document.problem)
-            blank_inside |= blank_before and bool(document.text) and counts["documents"] > 2
-            blank_before = not document.text
-            texts.write(document.text + "\n")
+            line = _one_line(document.text, kind)
+            blank_inside |= blank_before and bool(line) and counts["documents"] > 2
+            blank_before = not line
+            texts.write(line + "\n")
             names.write(" ".join(document.name.split()) + "\n")
     return counts, blank_inside
 

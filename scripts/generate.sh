@@ -9,8 +9,8 @@
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
 #   --input-format F   what PATH is (default: told by its name and its first line, and said)
 #                    lines: every line is a document; file: the whole file is one; folder: every file in it is one;
-#                    jsonl: every record is one, in a field such as "article", "document" or "text"
-#   --source-column NAME   the field of the document in JSON lines, if it is not a known one
+#                    jsonl, csv: every record is one, in a field such as "article", "document" or "text"
+#   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
 #   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
 #   --prepared DIR   the prepared data (default: DIR/prepared)
 #   --subset NAME    split to summarise: test (default), valid or train
@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
         --prepared) need_value "$@"; prepared=$2; shift 2 ;;
         --output) need_value "$@"; output=$2; shift 2 ;;
         --input) need_value "$@"; inputs+=(--input "$2"); shift 2 ;;
-        --input-format) need_value "$@"; need_choice "$1" "$2" lines jsonl folder file; reading+=("$1" "$2"); shift 2 ;;
+        --input-format) need_value "$@"; need_choice "$1" "$2" lines jsonl csv folder file; reading+=("$1" "$2"); shift 2 ;;
         --source-column) need_value "$@"; reading+=("$1" "$2"); shift 2 ;;
         --skip-bad) reading+=("$1"); shift ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;

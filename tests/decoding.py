@@ -11,7 +11,11 @@ DICTIONARY = TASK.target_dictionary
 
 def sharpened(arch="etads", seed=1, task=TASK, **options):
     """A random model that is sure of something, and now and then of the end."""
-    model = make_model(arch, task, share_all_embeddings=False, **options)
+    return sharpen(make_model(arch, task, share_all_embeddings=False, **options), seed)
+
+
+def sharpen(model, seed=1):
+    """The model with output weights that differ more."""
     torch.manual_seed(seed)
     with torch.no_grad():
         model.decoder.output_projection.weight.normal_(std=0.5)

@@ -13,8 +13,9 @@ from collections import Counter
 
 import hypothesis.strategies as st
 from etads_preprocess.corpus import main
-from etads_preprocess.documents import clean
 from hypothesis import HealthCheck, Phase, settings
+
+from fairseq_etads.text.cleaning import clean
 
 EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "50"))
 many = settings(

@@ -230,7 +230,9 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             ValueError: an option does not fit the others, or the dictionaries, or the data's factors.
             OSError: a file of word vectors cannot be read.
         """
-        options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
+        options: Any = vars(cfg)
+        if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
+            options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         config: Any = Namespace(**options)
         _check(config, task)
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)

@@ -207,7 +207,9 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         Raises:
             ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
         """
-        options: Any = OmegaConf.to_container(cfg, resolve=True) if OmegaConf.is_config(cfg) else vars(cfg)
+        options: Any = vars(cfg)
+        if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
+            options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
         if task.is_loading:  # a checkpoint has vectors of its own
             config.encoder.embed_path = config.decoder.embed_path = None

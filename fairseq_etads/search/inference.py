@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from .. import compat, kernels
 from ..layers.precision import keeps_float32
 from ..vocabulary.embedding import SharedTableOutput
+from .choices import INFER_DTYPES
 from .penalties import check_choice
 
 logger = logging.getLogger(__name__)
 
-INFER_DTYPES = ("fp32", "bf16", "int8")
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 

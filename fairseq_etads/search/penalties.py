@@ -14,8 +14,8 @@ from typing import Any, Optional, Tuple, TypeVar
 import torch
 from torch import Tensor
 
-LENGTH_KINDS = ("avg", "wu")
-COVERAGE_KINDS = ("summary", "wu")
+from .choices import COVERAGE_KINDS, LENGTH_KINDS
+
 LENGTH_PENALTY_BETA = 5.0
 """The constant of Wu et al. 2016, equation 14."""
 

@@ -7,11 +7,8 @@ from typing import Any, Optional, Sequence, Tuple
 from fairseq import search as fairseq_search
 
 from ..vocabulary.dictionary import known_words
-from .inference import INFER_DTYPES
+from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
 from .penalties import Scoring, check_choice, check_types
-
-EARLY_STOPPING = ("admissible", "heuristic", "fairseq")
-ALIGNMENTS = ("hard", "soft")
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 

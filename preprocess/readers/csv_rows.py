@@ -6,9 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Iterator, List
 
+from fairseq_etads.text.cleaning import REPLACED_CONTROLS
 from fairseq_etads.text.files import InputError, name_of
-
-from ..documents import REPLACED_CONTROLS
 
 LONGEST_CELL = 1 << 26
 """Characters of a cell; a longer one comes of a quote that was never closed."""

@@ -63,7 +63,10 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
         (["train.sh", "--text", "a", "--out", "file"], ["--out file: is a file; name a folder"]),
         (["train.sh", "--text", "a", "--out", "/proc/none"], ["--out /proc/none: cannot be made"]),
-        (["generate.sh", "--run", "x", "--output", "x", "--input-format", "csv"], ["csv", "lines jsonl folder file"]),
+        (
+            ["generate.sh", "--run", "x", "--output", "x", "--input-format", "xml"],
+            ["xml", "lines jsonl csv folder file"],
+        ),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, command, words):
@@ -91,6 +94,32 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert "WARNING" not in first, "nothing was cut short"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
+    check_model_folder(out, tmp_path)
+
+
+def check_model_folder(run, tmp_path):
+    """The folder of the run writes the run's summaries, also after a kill in the middle."""
+    options = ["--beam", "5", "--min-len", "4", "--max-len", "30", "--no-repeat-ngram-size", "2"]
+    said = run_command(["etads-export", str(run), "model", *options], cwd=tmp_path).stdout
+    assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
+    assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
+    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
+    (tmp_path / "documents").write_text("".join(documents))
+
+    command = ["etads-summarize", "model", "documents", "--output", "out.txt", "--read-ahead", "10"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (
+        (tmp_path / "out.txt.partial").exists() and (tmp_path / "out.txt.partial").stat().st_size
+    ):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    again = run_command(command, cwd=tmp_path).stdout
+    want = (run / "summaries.txt").read_text().splitlines()[:100]
+    found = (tmp_path / "out.txt").read_text().splitlines()
+    # generate.sh has other batches, and the untrained model's hypotheses are close to one another
+    assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
+    assert "a second" in again and not (tmp_path / "out.txt.resume").exists()
 
 
 def check_new_documents(run, tmp_path):

@@ -57,6 +57,8 @@ WRONG = {
     "etads-debian": ["--translation", "missing", "--out", "out"],
     "etads-prepare": ["missing", "out"],
     "etads-dictionary": ["out", "--train", "missing"],
+    "etads-export": ["missing", "out"],
+    "etads-summarize": ["missing"],
 }
 WORK = {
     "etads-models": [],
@@ -70,6 +72,8 @@ WORK = {
     "etads-debian": ["--translation", "given", "--out", "out"],
     "etads-prepare": [".", "out"],
     "etads-dictionary": ["out", "--train", "given"],
+    "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
+    "etads-summarize": ["."],
 }
 """Options with which the command opens the file "given", or else imports torch."""
 
@@ -109,6 +113,9 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
     if command == "etads-prepare":
         code = code.replace('"given"', '"train.source"')
+    if command == "etads-summarize":
+        (tmp_path / "config.json").touch()
+        code = code.replace('"given"', '"config.json"')
     line = command_line(code, command, *WORK[command])
     result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 130, result.stderr

@@ -1,0 +1,10 @@
+"""A model folder: all that summarising needs, in files that anyone can read and that run no code when they are loaded.
+
+config.json          architecture and options, lengths, text processing, defaults of decoding; see ``config.py``
+model.safetensors    the weights, tied ones once
+dict.source.txt, dict.target.txt   the words that the model knows, in fairseq's format
+codes.bpe, sentencepiece.model …   the subword model, if there is one
+factors.json, dict.factor-NAME.txt, idf.txt   of a model that reads source factors
+README.md            the model card
+SHA256SUMS           checksums of all but README.md, see ``text/checksums.py``
+"""

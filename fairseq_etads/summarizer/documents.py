@@ -1,0 +1,129 @@
+"""Raw documents to batches of ids, and ids of summaries to words. Without the dictionary's growing copy tail.
+
+In a batch, words that the dictionary does not know get the ids behind its last one, in the order in which they occur.
+The model never looks at them beyond telling them apart, and nothing has to be remembered after the batch, so memory
+does not grow with the number of documents.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from fairseq.tokenizer import tokenize_line
+from torch import Tensor
+
+from ..folder.loading import LoadedFolder
+from ..text.alignment import Span, align, spelling
+from ..text.cleaning import one_line
+from ..text.words import SENTENCE_MARK
+
+
+class Document(NamedTuple):
+    """A document to be summarised.
+
+    Attributes:
+        number: its place in the input. text: raw. tokens: those that are read. left_out: how many more there are.
+    """
+
+    number: int
+    text: str
+    tokens: Tuple[str, ...]
+    left_out: int
+
+
+class Batch(NamedTuple):
+    """Documents, and what a model is given of them.
+
+    Attributes:
+        sample: as a fairseq dataset makes it, on the CPU.
+        new_words: the words of the ids behind the source dictionary's last one.
+        padding: how many places of each document's row come before its first token.
+    """
+
+    documents: List[Document]
+    sample: Dict[str, Any]
+    new_words: List[str]
+    padding: List[int]
+
+
+class TextProcessing:
+    """How raw text becomes what the model reads, and what it writes becomes text.
+
+    Args:
+        loaded: the model folder.
+    """
+
+    def __init__(self, loaded: LoadedFolder):
+        task = loaded.task
+        self.source, self.target = task.source_dictionary, task.target_dictionary
+        self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
+        self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
+        self.limit = task.truncate_source
+        self.pads_left = bool(loaded.config.task["left_pad_source"])
+
+    def read(self, number: int, text: str) -> Document:
+        """Cut a raw text into tokens, and keep as many as the model reads."""
+        line = self.tokenizer.encode(one_line(text))
+        if self.subwords is not None:
+            line = self.subwords.encode(line)
+        tokens = tokenize_line(line)
+        return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+
+    def batch(self, documents: List[Document]) -> Batch:
+        """Documents side by side, padded to the longest."""
+        new: Dict[str, int] = {}
+        known, first_new = self.source.indices, len(self.source)
+        rows = []
+        for document in documents:
+            ids = [known.get(token, -1) for token in document.tokens]
+            for place, token in enumerate(document.tokens):
+                if ids[place] < 0:
+                    ids[place] = first_new + new.setdefault(token, len(new))
+            rows.append([*ids, self.source.eos()])
+        width = max(map(len, rows))
+        tokens = torch.full((len(rows), width), self.source.pad())
+        padding = [width - len(row) if self.pads_left else 0 for row in rows]
+        for row, ids, start in zip(tokens, rows, padding):
+            row[start : start + len(ids)] = torch.tensor(ids)
+        sample = {
+            "id": torch.tensor([document.number for document in documents]),
+            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
+        }
+        return Batch(documents, sample, list(new), padding)
+
+    def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
+        """The tokens of a summary as text, and where each stands in ``ids`` (T,), whose start and end symbols go."""
+        first_new, special = len(self.source), (self.target.bos(), self.target.eos(), self.target.pad())
+        places = [place for place, number in enumerate(ids.tolist()) if number not in special]
+        found = [int(ids[place]) for place in places]
+        return places, [batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in found]
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """The text that tokens make."""
+        line = " ".join(tokens)
+        if self.subwords is not None:
+            line = self.subwords.decode(line)
+        text: str = self.tokenizer.decode(line)
+        return text
+
+    def spans(self, document: Document) -> List[Optional[Span]]:
+        """Where each token of a document stands in its raw text; None where that cannot be told."""
+        return align(document.text, [self._spelling(token) for token in document.tokens])
+
+    def _spelling(self, token: str) -> str:
+        if token == SENTENCE_MARK:
+            return ""
+        if self.subword_kind == "gpt2":
+            return str(self.subwords.decode(token)) if token.isdigit() else ""
+        return spelling(token, self.words, self.subword_kind)
+
+    def goes_on(self, token: str, following: str) -> bool:
+        """Whether two neighbouring tokens belong to one word."""
+        if self.subword_kind == "subword_nmt":
+            return token.endswith("@@")
+        if self.subword_kind == "sentencepiece":
+            return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
+        return self.subword_kind == "gpt2" and not self._spelling(following).startswith(" ")
+
+    def word_of(self, tokens: Sequence[str]) -> str:
+        """The word that the tokens of one word make."""
+        return "".join(self._spelling(token) or token for token in tokens).strip()

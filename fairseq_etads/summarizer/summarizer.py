@@ -1,0 +1,307 @@
+"""Summaries of raw text by the model of a folder."""
+
+import itertools
+import os
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
+
+import torch
+
+from ..folder.loading import load_folder
+from ..generation import SummaryGenerator
+from ..layers.capabilities import pointer_of
+from ..search import call_options
+from ..search.inference import InferenceModel
+from ..text.files import InputError
+from .documents import Batch, Document, TextProcessing
+from .summary import CopiedWord, Summary, Truncation
+
+MAX_TOKENS = 8000
+"""Source tokens in a batch, padding included, unless a call says something else."""
+READ_AHEAD = 256
+"""Documents that are read before the first of them is summarised, so that batches hold documents of similar lengths."""
+_CHARACTERS_AHEAD = 4_000_000
+_MOST_SEARCHES = 16
+"""Sets of options whose generator is kept for the next call."""
+
+
+class _Search(NamedTuple):
+    """A generator, and whether unknown words of its summaries are to be replaced."""
+
+    generator: SummaryGenerator
+    replaces_unknown: bool
+
+
+class Summarizer:
+    """Summarises raw text. Make one with :meth:`load`.
+
+    Several threads may use one at once, and it can be pickled. The weights are packed for the processor at the first
+    call, and kept.
+
+    Attributes:
+        folder: where it was loaded from.
+        config: what the folder's config.json says.
+        device: where the model is.
+    """
+
+    def __init__(self, folder: Path, device: Optional[str] = None):
+        loaded = load_folder(folder)
+        self.folder, self.config = folder, loaded.config
+        self.device = _device(device)
+        self._model = loaded.model.to(self.device)
+        if getattr(self._model, "factors", ()):
+            raise InputError(
+                f"{folder}: the model reads source factors ({', '.join(self._model.factors)}), which raw text does not "
+                "have: prepare the documents with etads-prepare --factors, and use fairseq-generate"
+            )
+        self._texts = TextProcessing(loaded)
+        self._has_pointer = pointer_of(self._model) is not None
+        self._forget_searches()
+
+    @classmethod
+    def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
+        """Load a model folder, which ``etads-export`` makes. No code of the folder is run.
+
+        Args:
+            device: such as "cpu" or "cuda:0" (None: the GPU if there is one).
+
+        Raises:
+            InputError: it is no model folder, is damaged, or was made by a later version; says what to do.
+        """
+        return cls(Path(folder), device)
+
+    def _forget_searches(self) -> None:
+        self._lock = threading.Lock()
+        self._searches: Dict[Tuple[Any, ...], _Search] = {}
+        self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format, whatever the other options
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled: all but generators and packed weights, which are made again where they are needed."""
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_searches", "_copies")}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget_searches()
+
+    @overload
+    def summarize(self, texts: str, *, max_tokens: int = ..., **decoding: Any) -> Summary: ...
+
+    @overload
+    def summarize(self, texts: Iterable[str], *, max_tokens: int = ..., **decoding: Any) -> List[Summary]: ...
+
+    def summarize(
+        self, texts: Union[str, Iterable[str]], *, max_tokens: int = MAX_TOKENS, **decoding: Any
+    ) -> Union[Summary, List[Summary]]:
+        """Summarise a text or several.
+
+        Args:
+            texts: raw text; its lines are paragraphs. One text gives one summary, several a list in the same order.
+            max_tokens: source tokens in a batch, padding included; less needs less memory.
+            decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
+                :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
+
+        Raises:
+            InputError: an option does not exist or has an impossible value; names both, and what there is.
+            TypeError: a text is something else.
+        """
+        if isinstance(texts, str):
+            return next(self.stream([texts], max_tokens=max_tokens, **decoding))
+        return list(self.stream(texts, max_tokens=max_tokens, **decoding))
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        read_ahead: int = READ_AHEAD,
+        errors: str = "raise",
+        **decoding: Any,
+    ) -> Iterator[Summary]:
+        """Summarise texts one after the other, in constant memory; summaries come in the order of the texts.
+
+        Args:
+            texts: may be endless; at most ``read_ahead`` of them are read before their summaries are returned.
+            read_ahead: 1 answers each text at once; more are faster, because batches are made of similar lengths.
+            errors: "raise", or "keep": go on, and say what went wrong in :attr:`Summary.problem`.
+            max_tokens, decoding: as for :meth:`summarize`.
+
+        Raises:
+            InputError: see :meth:`summarize`; raised at once, and not only when the first summary is asked for.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("stream takes several texts; summarize takes one, too")
+        for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
+            if type(value) is not int or value < 1:
+                raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+        if errors not in ("raise", "keep"):
+            raise InputError(f"errors {errors!r}: choose raise or keep")
+        return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
+
+    def _search(self, decoding: Dict[str, Any]) -> _Search:
+        """The generator for the options of a call, made once for each set of options."""
+        settings = call_options.search_settings({**self.config.decoding, **decoding})
+        key = tuple(sorted(settings.items()))
+        with self._lock:
+            if key not in self._searches:
+                if len(self._searches) >= _MOST_SEARCHES:
+                    self._searches.pop(next(iter(self._searches)))
+                self._searches[key] = self._make_search(settings)
+            return self._searches[key]
+
+    def _make_search(self, settings: Dict[str, Any]) -> _Search:
+        replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
+        try:
+            if infer_dtype not in self._copies:
+                copies = InferenceModel(self._model, infer_dtype)
+                copies.current()  # now, when a format that the device does not have can be blamed on the option
+                self._copies[infer_dtype] = copies
+            generator = SummaryGenerator(
+                [self._model],
+                self._texts.target,
+                inference_models=[self._copies[infer_dtype]],
+                copied_positions=self._has_pointer,
+                keep_attention=replaces,
+                **settings,
+            )
+        except ValueError as error:
+            raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
+        return _Search(generator, replaces)
+
+    def _stream(
+        self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
+    ) -> Iterator[Summary]:
+        numbered = enumerate(texts)
+        while True:
+            results: Dict[int, Summary] = {}
+            documents: List[Document] = []
+            first: Optional[int] = None
+            characters = 0
+            for number, text in itertools.islice(numbered, read_ahead):
+                first = number if first is None else first
+                document = self._read(number, text, results, keep)
+                if document is not None:
+                    documents.append(document)
+                    characters += len(text)
+                if characters > _CHARACTERS_AHEAD:
+                    break
+            if first is None:
+                return
+            for batch in batches(documents, max_tokens):
+                for document, summary in zip(batch, self._summaries(batch, search, keep)):
+                    results[document.number] = summary
+            for number in range(first, first + len(results)):
+                yield results.pop(number)
+
+    def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
+        """A text as tokens; None if there is nothing to search for, and the result is known."""
+        try:
+            if not isinstance(text, str):
+                raise TypeError(f"text number {number} (from 0) is of the type {type(text).__name__}, not str")
+            document = self._texts.read(number, text)
+        except Exception as error:
+            if not keep:
+                raise
+            results[number] = _failed(error, Truncation(0, 0))
+            return None
+        if document.tokens:
+            return document
+        results[number] = Summary("", 0.0, (), (), Truncation(0, 0))
+        return None
+
+    def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
+        """The summaries of a batch; with ``keep``, of each document alone if the batch fails."""
+        try:
+            batch = self._texts.batch(documents)
+            results = search.generator.generate(None, _moved(batch.sample, self.device))
+            return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+        except Exception as error:
+            if not keep:
+                raise
+            if len(documents) > 1:
+                return [self._summaries([document], search, keep)[0] for document in documents]
+            (document,) = documents
+            return [_failed(error, Truncation(len(document.tokens), document.left_out))]
+
+    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+        document, texts = batch.documents[row], self._texts
+        places, tokens = texts.spell(hypothesis["tokens"].cpu(), batch)
+        origins = [-1] * len(tokens)
+        if self._has_pointer:
+            copied_from = hypothesis["copied_from"].tolist()
+            origins = [copied_from[place] - batch.padding[row] if copied_from[place] >= 0 else -1 for place in places]
+        if search.replaces_unknown:
+            attended = hypothesis["alignment"].tolist()
+            _replace_unknown(tokens, origins, [attended[place] for place in places], document, texts.target.unk_word)
+        return Summary(
+            text=texts.join(tokens),
+            score=float(hypothesis["score"]),
+            tokens=tuple(tokens),
+            copied=self._copied(document, tokens, origins),
+            truncation=Truncation(len(document.tokens), document.left_out),
+        )
+
+    def _copied(self, document: Document, tokens: List[str], origins: List[int]) -> Tuple[CopiedWord, ...]:
+        """The copied words; neighbouring subwords of a word that stand side by side in the document are one."""
+        if not any(origin >= 0 for origin in origins):
+            return ()
+        spans = self._texts.spans(document)
+        found = []
+        first = 0
+        while first < len(tokens):
+            last = first
+            if origins[first] >= 0:
+                while (
+                    last + 1 < len(tokens)
+                    and origins[last + 1] == origins[last] + 1
+                    and self._texts.goes_on(tokens[last], tokens[last + 1])
+                ):
+                    last += 1
+                known = [span for span in spans[origins[first] : origins[last] + 1] if span is not None]
+                start, end = (known[0][0], known[-1][1]) if known else (None, None)
+                found.append(CopiedWord(self._texts.word_of(tokens[first : last + 1]), first, last, start, end))
+            first = last + 1
+        return tuple(found)
+
+
+def _replace_unknown(
+    tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
+) -> None:
+    """Put the most attended word of the document in the place of each unknown one, in place."""
+    for place, token in enumerate(tokens):
+        origin = attended[place]
+        if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
+            tokens[place], origins[place] = document.tokens[origin], origin
+
+
+def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
+    """The documents by length, in parts of at most ``max_tokens`` with padding; a longer one is alone."""
+    batch: List[Document] = []
+    for document in sorted(documents, key=lambda document: len(document.tokens)):
+        if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(document)
+    if batch:
+        yield batch
+
+
+def _failed(error: Exception, truncation: Truncation) -> Summary:
+    problem = " ".join(str(error).split()) or type(error).__name__
+    return Summary("", 0.0, (), (), truncation, problem)
+
+
+def _device(name: Optional[str]) -> torch.device:
+    """The device of that name; InputError if there is none."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"device {name!r}: choose cpu, or cuda where there is a GPU ({reason})") from None
+    return device
+
+
+def _moved(sample: Dict[str, Any], device: torch.device) -> Dict[str, Any]:
+    net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
+    return {"id": sample["id"], "net_input": net_input}

@@ -1,0 +1,78 @@
+"""What a summariser returns."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from ..text.words import SENTENCE_MARK
+
+
+@dataclass(frozen=True)
+class CopiedWord:
+    """A word of a summary that the model copied from its document.
+
+    A word counts as copied if it is outside the known vocabulary, or if the model gave it more probability by copying
+    than by generating. Of several places of the word, the one with the most copy attention counts.
+
+    Attributes:
+        word: as the summary's tokens spell it, subwords joined.
+        first, last: the places of its first and last token in :attr:`Summary.tokens`.
+        start, end: the characters text[start:end] of the raw document from which it was copied; None if they cannot be
+            told, because the tokenizer has changed the text beyond recognition.
+    """
+
+    word: str
+    first: int
+    last: int
+    start: Optional[int]
+    end: Optional[int]
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """How much of a document the model has read.
+
+    Attributes:
+        read, left_out: numbers of tokens.
+    """
+
+    read: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A summary of one document.
+
+    Attributes:
+        text: with "<q>" between sentences, if the model learnt to write that; see :attr:`sentences`.
+        score: by which the search chose it: log-probability, normalised and less the penalties. Compare the scores of
+            one document only.
+        tokens: as the model wrote them.
+        copied: the words that were copied, in the order of the summary; empty for a model without a pointer.
+        truncation: how much of the document was read.
+        problem: why there is no summary, if the call asked to go on in such a case; otherwise empty.
+    """
+
+    text: str
+    score: float
+    tokens: Tuple[str, ...]
+    copied: Tuple[CopiedWord, ...]
+    truncation: Truncation
+    problem: str = ""
+
+    @property
+    def sentences(self) -> Tuple[str, ...]:
+        """The sentences of the text, if the model marks them; otherwise the text as one."""
+        parts = (part.strip() for part in self.text.split(SENTENCE_MARK))
+        return tuple(part for part in parts if part)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What JSON lines hold of it."""
+        return {
+            "summary": self.text,
+            "score": self.score if math.isfinite(self.score) else None,
+            "copied": [{"word": c.word, "start": c.start, "end": c.end} for c in self.copied],
+            "read": self.truncation.read,
+            "left_out": self.truncation.left_out,
+        }

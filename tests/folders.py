@@ -1,0 +1,80 @@
+"""What the tests of model folders share: a run as scripts/train.sh leaves it, but untrained, and folders made of it."""
+
+import json
+import logging
+
+import torch
+from decoding import sharpen
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.logging import meters  # noqa: F401  # fairseq's checkpoints refer to it
+from helpers import RECURRENT, SMALL, make_model, make_task, model_config
+from omegaconf import OmegaConf
+
+from fairseq_etads.folder.export import Source, export
+from fairseq_etads.models import rnn
+from fairseq_etads.search.call_options import DEFAULTS
+from fairseq_etads.vocabulary.dictionary import known_words
+
+TEXT = {"tokenizer": "etads", "text-words": "spaces"}
+DECODING = {**DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 2}
+WORDS = [f"w{number}" for number in range(40)]
+
+
+def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings=None, task=None, **options):
+    """RUN with checkpoints/checkpoint_best.pt and prepared/; returns the model."""
+    task = task or make_task(60, 20, tail=tail, mark=mark, target_words=target_words)
+    if arch in rnn.PRESETS:
+        options = {**RECURRENT, **options}
+    options.setdefault("share_all_embeddings", arch == "pg_coverage")
+    model = make_model(arch, task, **options)
+    if not options["share_all_embeddings"] and arch not in rnn.PRESETS:
+        sharpen(model)
+    if getattr(model.decoder, "pointer", None) is not None:
+        with torch.no_grad():
+            model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.model = model_config(arch, **{**SMALL, **options})
+    cfg.task = {**plain(task.cfg), "_name": "summarization"}
+    data = path / "prepared" / "bin"
+    data.mkdir(parents=True, exist_ok=True)
+    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
+        lines = zip(dictionary.symbols[4:], dictionary.count[4:])
+        known = known_words(dictionary)
+        (data / f"dict.{side}.txt").write_text(
+            "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
+        )
+    for side in ("source", "target"):  # by their names fairseq tells the suffixes
+        (data / f"train.source-target.{side}.idx").touch()
+    (data / "complete").touch()
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
+    (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+    (path / "checkpoints").mkdir()
+    state = {
+        "args": None,
+        "cfg": OmegaConf.create(OmegaConf.to_container(cfg, enum_to_str=True)),
+        "model": {name: value.clone() for name, value in model.state_dict().items()},
+        "criterion": {},
+        "optimizer_history": [{"num_updates": 3, "optimizer_name": "", "lr_scheduler_state": {}, "criterion_name": ""}],
+        "task_state": task.state_dict(),
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    torch.save(state, path / "checkpoints" / "checkpoint_best.pt")
+    return model
+
+
+def plain(cfg):
+    """The options of a task as fairseq stores them, with what refers to other parts of its configuration put in."""
+    elsewhere = {"save_dir": "checkpoints", "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+    elsewhere.update(best_checkpoint_metric="loss", maximize_best_checkpoint_metric=False, batch_size=None)
+    return {**elsewhere, **{name: value for name, value in vars(cfg).items() if not str(value).startswith("${")}}
+
+
+def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=None, **run):
+    """A model folder of an untrained model; returns the folder and the model."""
+    logging.getLogger("fairseq_etads.task").setLevel(logging.WARNING)
+    model = make_run(path / "run", **run)
+    source = Source(
+        path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}
+    )
+    export(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
+    return path / "model", model

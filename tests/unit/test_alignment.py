@@ -1,0 +1,102 @@
+"""Characters of a raw text for each of its tokens, whatever cleaning and tokenizing did to it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_etads.text.alignment import WINDOW, align, fold, spelling
+from fairseq_etads.text.cleaning import one_line
+from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
+
+TOKENIZERS = {kind: TextTokenizer(TextConfig(text_words=kind)) for kind in WORD_KINDS}
+
+
+def aligned(text, kind="moses"):
+    """Token -> the characters it is said to come from, in pairs."""
+    tokens = TOKENIZERS[kind].encode(one_line(text)).split()
+    spans = align(text, [spelling(token, kind, None) for token in tokens])
+    return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
+
+
+@pytest.mark.parametrize(
+    "text,pairs",
+    [
+        ("A well-known Game.", ["A", "well", "-", "known", "Game", "."]),
+        ("don't “quote” it … now", ["don", "'t", "“", "quote", "”", "it", "…", "now"]),
+        ("tab\tand\r\nnew line\0end", ["tab", "and", "new", "line", "end"]),
+        ("cafe\u0301 CAFE\u0301 café", ["cafe\u0301", "CAFE\u0301", "café"]),
+        ("\u0130stanbul STRASSE Straße", ["\u0130stanbul", "STRASSE", "Straße"]),
+        ("soft\u00adhyphen zero\u200bwidth", ["soft\u00adhyphen", "zero\u200bwidth"]),
+        ("😀 two😀😀 end", ["😀", "two", "😀", "😀", "end"]),
+        ("ﬁne ① ½", ["ﬁne", "①", "½"]),
+        ("half \ud83d surrogate", ["half", "\ud83d", "surrogate"]),
+        ("one <q> two", ["one", "two"]),
+    ],
+)
+def test_words_are_found_where_they_stand(text, pairs):
+    assert [found for _, found in aligned(text)] == pairs
+
+
+def test_brackets_and_quotes_of_the_treebank():
+    text = 'He said "yes" (twice) – don\'t.'
+    assert aligned(text, "ptb") == [
+        ("he", "He"), ("said", "said"), ("``", '"'), ("yes", "yes"), ("''", '"'), ("-lrb-", "("), ("twice", "twice"),
+        ("-rrb-", ")"), ("--", "–"), ("do", "do"), ("n't", "n't"), (".", "."),
+    ]  # fmt: skip
+
+
+def test_chinese_characters_are_found_one_by_one():
+    assert aligned("中文 abc文", "characters") == [("中", "中"), ("文", "文"), ("abc", "abc"), ("文", "文")]
+
+
+def test_subwords_have_parts_of_words():
+    text = "Unknown Words"
+    for kind, tokens in (
+        ("subword_nmt", ["un@@", "know@@", "n", "words"]),
+        ("sentencepiece", ["▁un", "know", "n", "▁", "words"]),
+    ):
+        spans = align(text, [spelling(token, "raw", kind) for token in tokens])
+        assert [text[slice(*span)] for span in spans if span] == ["Un", "know", "n", "Words"], kind
+
+
+def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
+    assert align("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
+    # not where it should be, and in two places
+    assert align("a b c b d", ["x", "b"]) == [None, None]
+    assert align("a b c d", ["x", "b"]) == [None, (2, 3)]
+    assert align("", ["a"]) == [None]
+    assert align("a", []) == []
+    far = "x " * (2 * WINDOW) + "the very last words"
+    assert align(far, ["the", "very", "last", "words"]) == [None] * 4
+
+
+def test_a_marked_text_does_not_have_the_mark():
+    text = "One bee. Two dogs."
+    tokens = ["one", "bee", ".", SENTENCE_MARK, "two"]
+    spelled = ["" if token == SENTENCE_MARK else token for token in tokens]
+    assert align(text, spelled) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
+
+
+@pytest.mark.parametrize("kind", WORD_KINDS)
+@given(text=st.text(max_size=60))
+def test_any_text_is_aligned_in_order_and_inside(kind, text):
+    tokens = TOKENIZERS[kind].encode(one_line(text)).split()
+    spans = align(text, [spelling(token, kind, None) for token in tokens])
+    assert len(spans) == len(tokens)
+    found = [span for span in spans if span is not None]
+    assert all(0 <= start < end <= len(text) for start, end in found)
+    assert found == sorted(found)
+    for token, span in zip(tokens, spans):
+        if span is not None:
+            assert fold(spelling(token, kind, None)) in fold(text[slice(*span)])
+
+
+def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
+    from fairseq_etads.text import alignment
+
+    folded = []
+    plain = alignment.fold
+    monkeypatch.setattr(alignment, "fold", lambda text: folded.append(text) or plain(text))
+    assert align("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
+    assert sum(map(len, folded)) < 50_000

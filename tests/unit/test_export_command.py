@@ -1,0 +1,86 @@
+"""``etads-export``: what it makes of a run, the model card, and what it refuses."""
+
+import json
+
+import pytest
+from etads_preprocess.export_command import main
+from folders import make_run
+
+from fairseq_etads.folder.config import read_config
+from fairseq_etads.folder.loading import load_folder
+
+SCORES = {
+    "scores": {"rouge1": {"f1": 34.61, "precision": 40.4, "recall": 31.67, "f1_interval": [32.84, 36.59]}},
+    "signature": "ROUGE|backend:x|v:1",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "mine"
+    make_run(path, pointer="soft", settings={"source_marks": True, "lowercase": False})
+    (path / "finished.txt").write_text("fairseq-train data --arch etads\nmore\n")
+    (path / "rouge.json").write_text(json.dumps(SCORES))
+    (path / "text").mkdir()
+    (path / "text" / "report.json").write_text('{"corpus": "cnndm"}')
+    lengths = {"train.source": {"lines": 12000, "mean tokens": 68.04, "max tokens": 401}}
+    (path / "prepared" / "report.json").write_text(json.dumps({"lengths": lengths}))
+    return path
+
+
+def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
+    folder = tmp_path / "folder"
+    options = ["--beam", "4", "--min-len", "2", "--no-allow-unk", "--license", "mit", "--language", "en"]
+    assert main([str(run), str(folder), *options]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{folder}: etads, ") and "parameters" in said.out
+    config = read_config(folder)
+    assert config.decoding == {"beam": 4, "min_len": 2, "max_len": 100, "lenpen": 1.0, "allow_unk": False}
+    assert config.text["words"] == "spaces" and config.text["keep_case"]
+    assert config.text["sentence_marks"] == "insert"
+    assert load_folder(folder).tokenizer.encode("A bee. C dog.") == "A bee. <q> C dog."
+    card = (folder / "README.md").read_text()
+    assert card.startswith(
+        "---\nlibrary_name: fairseq-etads\npipeline_tag: summarization\nlicense: mit\nlanguage: en\n"
+    )
+    for part in (
+        "# folder\n", "fairseq-train data --arch etads\n", "| ROUGE-1 | 34.61 | 40.40 | 31.67 | 32.84 to 36.59 |",
+        "`ROUGE backend:x v:1`", "Corpus: cnndm.", "| train.source | 12,000 | 68.04 | 401 |", "torch ", "--beam 4",
+        "44 of documents", "first 60 tokens", "up to 20 tokens", "stored as fp32",
+    ):  # fmt: skip
+        assert part in card, part
+    assert "more" not in card
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
+        (["--prepared", "nowhere"], "--prepared nowhere: not a directory that etads-prepare has finished"),
+        (["--license", "MIT: yes"], "--license 'MIT: yes': choose a short name"),
+        (["--scores", "nowhere"], "nowhere: No such file"),
+        (["--beam", "0"], "--beam 0: choose 1 or more"),
+        (["--lenpen", "nan"], "--lenpen nan: choose a number of at most"),
+        (["--min-len", "9", "--max-len", "8"], "--min-len 9: choose at most --max-len, which is 8"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(run, tmp_path, options, words, capsys):
+    assert main([str(run), str(tmp_path / "folder"), *options]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1 and said.startswith("etads-export: ")
+    assert not (tmp_path / "folder").exists()
+
+
+def test_scores_must_be_scores(run, tmp_path, capsys):
+    for content in ("[]", '{"scores": {"rouge1": {}}}', '{"scores": {"rouge1": 3}}', "[" * 9999, "{"):
+        (tmp_path / "scores").write_text(content)
+        assert main([str(run), str(tmp_path / "folder"), "--scores", str(tmp_path / "scores")]) == 2
+        assert "not a report of scores, which etads-rouge --json writes" in capsys.readouterr().err
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path, capsys):
+    assert main([str(tmp_path / "nowhere"), str(tmp_path / "folder")]) == 2
+    assert "nowhere: no such folder; name what scripts/train.sh" in capsys.readouterr().err
+    (tmp_path / "run").mkdir()
+    assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
+    assert "no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint" in capsys.readouterr().err

@@ -1,0 +1,329 @@
+"""Model folders: what is exported is what is loaded, and whatever else a folder holds is refused in words."""
+
+import json
+import os
+import shutil
+import struct
+
+import pytest
+import torch
+from folders import DECODING, make_folder, make_run
+from helpers import make_task
+from safetensors.torch import load_file, save_file
+
+from fairseq_etads.folder import config as folder_config
+from fairseq_etads.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
+from fairseq_etads.folder.export import Source, export
+from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.folder.weights import stored_form
+from fairseq_etads.text.checksums import NAME as CHECKSUMS
+from fairseq_etads.text.files import InputError
+from fairseq_etads.vocabulary.dictionary import known_words
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("made"), pointer="soft")
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A copy to spoil, without checksums, which would notice everything."""
+    copy = tmp_path / "folder"
+    shutil.copytree(made[0], copy)
+    (copy / CHECKSUMS).unlink()
+    return copy
+
+
+def change(folder, section, **values):
+    """Change entries of a section of config.json, or whole sections."""
+    path = folder / CONFIG
+    content = json.loads(path.read_text())
+    (content if section is None else content[section]).update(values)
+    path.write_text(json.dumps(content))
+
+
+def refusal(folder):
+    """The one line in which loading is refused."""
+    with pytest.raises(InputError) as error:
+        load_folder(folder)
+    assert "\n" not in str(error.value) and str(folder) in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"pointer": "soft"},
+        {"pointer": "switch", "target_words": 30},
+        {"share_all_embeddings": True, "arch": "etads_basic"},
+        {"share_encoder_decoder_layers": True, "aggregation": "proj", "encoder_gate": True},
+        {"arch": "pg_coverage"},
+        {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "share_decoder_input_output_embed": True},
+    ],
+    ids=lambda run: run.get("arch", "") + "-".join(name for name in run if name != "arch"),
+)
+def test_the_weights_and_the_words_are_those_of_the_run(run, tmp_path):
+    folder, model = make_folder(tmp_path, **run)
+    loaded = load_folder(folder)
+    want, got = model.state_dict(), loaded.model.state_dict()
+    assert want.keys() == got.keys()
+    assert all(torch.equal(want[name], got[name]) for name in want)
+    assert not loaded.model.training and loaded.config.decoding == DECODING
+    task = loaded.task
+    assert known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
+    assert len(task.source_dictionary) == 44
+    assert known_words(task.target_dictionary) == run.get("target_words", 44)
+    assert (task.truncate_source, task.truncate_target) == (60, 20)
+    tied = [name for name, parameter in loaded.model.named_parameters(remove_duplicate=False)]
+    assert set(loaded.config.weights["shared"]) <= set(want) and len(tied) >= len(list(model.parameters()))
+    if run.get("share_all_embeddings"):
+        assert set(loaded.config.weights["shared"]) == {
+            "decoder.embed_tokens.weight", "decoder.output_projection.weight"
+        }  # fmt: skip
+        assert loaded.model.decoder.output_projection.weight is loaded.model.encoder.embed_tokens.weight
+
+
+def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_path):
+    folder, model = make_folder(tmp_path, dtype="fp16", pointer="soft")
+    assert os.path.getsize(folder / WEIGHTS) < 0.6 * os.path.getsize(made[0] / WEIGHTS)
+    loaded = load_folder(folder).model.state_dict()
+    for name, value in model.state_dict().items():
+        assert loaded[name].dtype == value.dtype and torch.equal(loaded[name], value.half().to(value.dtype))
+
+
+def test_what_half_precision_cannot_hold_is_refused():
+    with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
+        stored_form({"a": torch.tensor([1e6])}, "fp16")
+    with pytest.raises(InputError, match=r"the weight a has numbers that are not finite$"):
+        stored_form({"a": torch.tensor([float("nan")])}, "fp32")
+
+
+def test_views_of_one_memory_are_stored_whole():
+    """A part of a table is no tied weight, and is not stored with the table's memory."""
+    table = torch.arange(12.0).view(4, 3)
+    tensors, shared = stored_form({"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32")
+    assert shared == {"again": "table"}
+    assert torch.equal(tensors["rows"], table[:2]) and torch.equal(tensors["turned"], table.t())
+
+
+def test_a_folder_that_exists_is_not_overwritten_and_nothing_half_is_left(tmp_path):
+    folder, _ = make_folder(tmp_path)
+    before = sorted(folder.iterdir())
+    with pytest.raises(InputError, match=r"FOLDER .*model exists: name another one, or delete it"):
+        shutil.rmtree(tmp_path / "run")
+        make_folder(tmp_path)
+    assert sorted(folder.iterdir()) == before
+    shutil.rmtree(tmp_path / "run")
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="the kind bytes cannot be exported"):
+        make_folder(tmp_path, text={"bpe": "bytes"})
+    assert not folder.exists() and not (tmp_path / "model.partial").exists()
+
+
+def test_damage_is_noticed(made, tmp_path):
+    for name in (CONFIG, WEIGHTS, "dict.source.txt", CHECKSUMS):
+        folder = tmp_path / name
+        shutil.copytree(made[0], folder)
+        content = bytearray((folder / name).read_bytes())
+        content[-20] ^= 1
+        (folder / name).write_bytes(content)
+        if name == CONFIG:
+            content[-20] ^= 1
+            (folder / name).write_bytes(bytes(content) + b" ")  # still JSON
+        assert "damaged" in refusal(folder), name
+    (folder / CHECKSUMS).write_text((made[0] / CHECKSUMS).read_text())
+    (folder / "dict.target.txt").unlink()
+    assert "is incomplete: it has no dict.target.txt" in refusal(folder)
+
+
+def test_the_model_card_may_be_edited(made, tmp_path):
+    shutil.copytree(made[0], tmp_path / "folder")
+    (tmp_path / "folder" / "README.md").write_text("# Mine\n")
+    load_folder(tmp_path / "folder")
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 60, 0.5, -1])
+def test_weights_that_are_cut_off_are_refused(folder, keep):
+    content = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(content[: int(len(content) * keep) if keep == 0.5 else keep])
+    assert f"{WEIGHTS} is damaged, or not in the format safetensors" in refusal(folder)
+
+
+def test_pickles_are_not_loaded(folder, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "trapped"),)
+
+    torch.save({"model": Trap()}, folder / WEIGHTS)
+    assert "not in the format safetensors" in refusal(folder)
+    header = b'{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,4]}}'
+    for length in (len(header), 1 << 62):
+        (folder / WEIGHTS).write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)
+        assert "is damaged" in refusal(folder)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_weights_of_another_model_are_refused(folder):
+    weights = load_file(folder / WEIGHTS)
+    name = "encoder.layers.0.fc1.bias"
+    for changed, words in (
+        ({name: weights[name][:-1]}, f"{name} has the shape (47,), and the model"),
+        ({name: weights[name] * float("nan")}, f"{name} has numbers that are not finite"),
+        ({name: weights[name].long()}, f"{name} has numbers of the type torch.int64"),
+        ({name: weights[name].double()}, f"{name} has numbers of the type torch.float64"),
+        ({"more": torch.ones(1)}, "has an unknown weight 'more'"),
+    ):
+        save_file({**weights, **changed}, folder / WEIGHTS)
+        assert words in refusal(folder)
+    del weights[name]
+    save_file(weights, folder / WEIGHTS)
+    assert f"lacks the weight '{name}'" in refusal(folder)
+
+
+def test_weights_can_be_shared_only_with_those_that_are_there(folder):
+    name = "encoder.layers.0.fc1.bias"
+    change(folder, "weights", shared={"encoder.layers.1.fc1.bias": name})
+    assert "cannot share the weight" in refusal(folder), "it is stored, too"
+    change(folder, "weights", shared={"nothing": "nowhere"})
+    assert '"nothing" cannot share the weight "nowhere"' in refusal(folder)
+
+
+def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
+    assert "no such folder" in refusal(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "it has no config.json; etads-export RUN FOLDER makes one" in refusal(tmp_path / "empty")
+    path = folder / CONFIG
+    for content, words in (
+        (b"", "is damaged (Expecting value"),
+        (b"\xff\xfe", "is damaged ("),
+        (b"[" * 100_000, "is damaged (nested too deeply)"),
+        (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
+        (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
+        (b'{"format": NaN}', "is damaged (NaN is no number)"),
+        (b"[]", "not of a model folder of fairseq-etads"),
+        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not of a model folder of fairseq-etads"),
+        (b" " * (folder_config._LARGEST_FILE + 1), "bytes are no settings of a model"),
+    ):
+        path.write_bytes(content)
+        assert words in refusal(folder), content[:40]
+
+
+def test_later_versions_are_refused_with_what_to_do(folder):
+    change(folder, None, schema_version=SCHEMA_VERSION + 1)
+    assert f"(schema {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}): update with pip" in refusal(folder)
+    for wrong in (0, -1, "1", 1.0, None, True):
+        change(folder, None, schema_version=wrong)
+        assert "not a number of a version" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "section,values,words",
+    [
+        (None, {"architecture": 3}, '"architecture" is 3'),
+        (None, {"architecture": "transformer"}, '"transformer" is no architecture of this version; there are '),
+        (None, {"architecture": "../etads"}, '"../etads" is no architecture'),
+        (None, {"model": []}, '"model" is list'),
+        (None, {"more": {}}, 'unknown section "more"'),
+        ("task", {"truncate_source": -1}, '"truncate_source" is -1, not a number of tokens from 1 to 1,000,000'),
+        ("task", {"truncate_source": 10**400}, '"truncate_source" is 1000'),
+        ("task", {"truncate_target": True}, '"truncate_target" is true'),
+        ("task", {"left_pad_source": 0}, '"left_pad_source" is 0, not true or false'),
+        ("task", {"source_dictionary": "0" * 16}, "is not the one the checkpoint was trained with"),
+        ("task", {"source_dictionary": None}, "not 16 hexadecimal digits"),
+        ("task", {"factor_dictionaries": {"../../etc/passwd": "0" * 16}}, "not fingerprints by the names of factors"),
+        ("task", {"factor_dictionaries": {"tf": "0" * 16}}, "is incomplete: it has no factors.json"),
+        ("task", {"data": "/etc"}, 'unknown entry "data"'),
+        ("text", {"words": "perl"}, "not one of moses, ptb, spaces, characters, raw"),
+        ("text", {"words": ["moses"]}, "not one of moses"),
+        ("text", {"language": "../../x"}, "not a language's code"),
+        ("text", {"subwords": "/etc/passwd"}, "not one of null, subword_nmt"),
+        ("text", {"subwords": "subword_nmt"}, "is incomplete: it has no codes.bpe"),
+        ("decoding", {"beam": "5"}, '"decoding": --beam 5: choose a whole number'),
+        ("decoding", {"beam": 10**30}, "choose a number of at most 1,000,000"),
+        ("decoding", {"early_stopping": "never"}, "one of admissible, heuristic, fairseq"),
+        ("decoding", {"bean": 5}, "there is no option bean of decoding; did you mean beam?"),
+        ("decoding", {"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
+        ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
+        ("weights", {"shared": {"a": 1}}, "not names of weights"),
+        ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
+        ("model", {"encoder_embed_dim": 31}, "its options make no model"),
+        ("model", {"encoder_layers": 10**6}, "the option encoder_layers of etads cannot be"),
+        ("model", {"encoder_layers": 3}, "lacks the weight"),
+        ("model", {"encoder_layers": 1.5}, "the option encoder_layers of etads cannot be"),
+        ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path of etads cannot be"),
+        ("model", {"user_dir": "/tmp"}, "there is no option 'user_dir' of etads"),
+        ("model", {"pointer": "hard"}, "its options make no model"),
+        ("model", {"pointer": {"a": 1}}, "the option pointer of etads cannot be"),
+        ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers of etads cannot be"),
+        ("model", {"dropout": "0.1"}, None),
+        ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
+        ("model", {"activation_fn": "swish9"}, "its options make no model"),
+    ],
+)  # fmt: skip
+def test_hostile_settings_are_refused(folder, section, values, words):
+    change(folder, section, **values)
+    if words is None:  # OmegaConf reads the number in the text
+        load_folder(folder)
+    else:
+        assert words in refusal(folder)
+
+
+def test_no_option_is_evaluated(folder, tmp_path):
+    """fairseq evaluates this one as Python."""
+    for code in (f"__import__('os').mkdir('{tmp_path / 'trapped'}')", "[__import__('os').getcwd()]"):
+        change(folder, "model", adaptive_softmax_cutoff=code, share_all_embeddings=False)
+        assert "the option adaptive_softmax_cutoff of etads cannot be" in refusal(folder)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_dictionaries_of_others_are_refused(folder):
+    path = folder / "dict.source.txt"
+    whole = path.read_text()
+    for content, words in (
+        (whole.replace("w5 ", "word5 "), "the source dictionary in DATA"),
+        ("no counts\n", "not a dictionary"),
+        (whole + "w1 1\n", "not a dictionary"),
+        ("w1 " + "9" * 5000 + "\n", "not a dictionary"),
+    ):
+        path.write_text(content)
+        assert words in refusal(folder)
+    path.write_bytes(b"\xff 1\n")
+    assert "not a dictionary" in refusal(folder)
+
+
+def test_subword_models_are_copied_and_checked(tmp_path):
+    codes = tmp_path / "my codes"
+    codes.write_text("#version: 0.2\nw 1</w>\nw 2</w>\n")
+    text = {"tokenizer": "etads", "text-words": "spaces", "bpe": "subword_nmt", "bpe-codes": str(codes)}
+    folder, _ = make_folder(tmp_path, text=text)
+    loaded = load_folder(folder)
+    assert loaded.config.text["subwords"] == "subword_nmt"
+    assert loaded.subwords.encode("w1 w3") == "w1 w@@ 3"
+    (folder / CHECKSUMS).unlink()
+    (folder / "codes.bpe").write_text("#version: 0.2\none two three\n")
+    assert "codes.bpe is damaged (Error: invalid line 2" in refusal(folder)
+
+
+def test_a_run_with_other_data_is_refused(tmp_path):
+    make_run(tmp_path / "run")
+    path = tmp_path / "run" / "prepared" / "bin" / "dict.source.txt"
+    path.write_text(path.read_text().replace("w7 ", "word7 "))
+    source = Source(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
+    with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
+        export(source, tmp_path / "model", {}, "fp32", lambda exported: "")
+    with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):
+        export(source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}, "fp32", lambda exported: "")
+
+
+def test_the_settings_read_are_those_written(made):
+    config = read_config(made[0])
+    assert json.loads(config.to_json()) == json.loads((made[0] / CONFIG).read_text())
+    assert config.text == {"words": "spaces", "keep_case": False, "language": "en", "sentence_marks": "drop",
+                           "subwords": None}  # fmt: skip
+    assert make_task().truncate_source == 400 and config.task["truncate_source"] == 60
+
+
+def test_a_path_that_fairseq_would_split_is_refused(made, tmp_path):
+    shutil.copytree(made[0], tmp_path / f"a{os.pathsep}b")
+    assert "fairseq would take this for two paths" in refusal(tmp_path / f"a{os.pathsep}b")

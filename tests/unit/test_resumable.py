@@ -1,0 +1,109 @@
+"""A file of results that goes on where an earlier run was ended, at whatever moment and in whatever state."""
+
+import itertools
+
+import pytest
+from etads_preprocess.new_documents import NewDocument
+from etads_preprocess.resumable import ResumableLines
+
+from fairseq_etads.text.files import InputError
+
+SETTINGS = {"model": "x", "--beam": 3}
+DOCUMENTS = [NewDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]
+WANTED = "".join(f"summary of {number} é\n" for number in range(7)).encode()
+
+
+def work(path, documents=DOCUMENTS, settings=SETTINGS, stop=None, every=2):
+    """Write the lines of all documents, or of as many as ``stop``, and mark every second; returns the writer."""
+    output = ResumableLines(path, settings)
+    for number, document in enumerate(output.rest(iter(documents))):
+        if number == stop:
+            return output
+        output.write(document, f"summary of {document.name} é", bool(document.problem))
+        if output.progress.documents % every == 0:
+            output.mark()
+    if stop is None:
+        output.finish()
+    return output
+
+
+@pytest.mark.parametrize("stop", range(8))
+def test_after_an_end_at_any_moment_nothing_is_missing_and_nothing_is_there_twice(stop, tmp_path):
+    """All that can be on the disk then: some of what was written since the last mark, and part of a journal's line."""
+    for case, (lines_lost, journal_lost) in enumerate(itertools.product((0, 1, 9, 10_000), (0, 1, 40))):
+        path = tmp_path / str(case)
+        first = work(path, stop=stop)
+        if not first._file.closed:
+            first._file.flush()
+        marked = first.progress.documents // 2 * 2
+        first.close()
+        if path.exists():
+            path.unlink()
+        else:
+            partial, journal = first.partial.read_bytes(), first.journal.read_bytes()
+            safe = len(WANTED.split(b"\n")[0] + b"\n") * marked
+            first.partial.write_bytes(partial[: max(safe, len(partial) - lines_lost)])
+            first.journal.write_bytes(journal[: len(journal) - journal_lost])
+        again = work(path)
+        assert path.read_bytes() == WANTED
+        assert again.progress.failed == 1 and again.progress.documents == 7
+        assert [file.name for file in tmp_path.iterdir() if file.name.startswith(f"{case}.")] == []
+
+
+def test_marked_documents_are_not_done_again(tmp_path):
+    work(tmp_path / "out", stop=5).close()
+    output = ResumableLines(tmp_path / "out", SETTINGS)
+    assert [document.name for document in output.rest(iter(DOCUMENTS))] == ["4", "5", "6"]
+    output.close()
+    # a second interruption before anything was done
+    assert ResumableLines(tmp_path / "out", SETTINGS).progress.documents == 4
+
+
+def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
+    first = work(tmp_path / "out", stop=7)
+    first.mark()
+    first.close()
+    first.partial.rename(tmp_path / "out")
+    again = ResumableLines(tmp_path / "out", SETTINGS)
+    assert again.is_complete and again.progress.failed == 1
+    again.finish()
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    work(tmp_path / "out")  # once more, from the beginning
+    assert (tmp_path / "out").read_bytes() == WANTED
+
+
+def test_other_settings_and_other_documents_are_refused(tmp_path):
+    path = tmp_path / "out"
+    work(path, stop=5).close()
+    with pytest.raises(InputError, match=r"out.partial beside it was begun with another --beam and --lenpen; give"):
+        ResumableLines(path, {"model": "x", "--lenpen": 1})
+    with pytest.raises(InputError, match="has summaries of 4 documents, and there are only 3 documents now"):
+        work(path, documents=DOCUMENTS[:3])
+    with pytest.raises(InputError, match="has summaries of 4 documents, which are others now"):
+        work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
+    # names and texts do not flow into one another
+    moved = [NewDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
+    with pytest.raises(InputError, match="which are others now"):
+        work(path, documents=moved)
+    work(path)
+    assert path.read_bytes() == WANTED
+
+
+def test_two_processes_do_not_write_one_file(tmp_path):
+    pytest.importorskip("fcntl")
+    first = work(tmp_path / "out", stop=3)
+    with pytest.raises(InputError, match="another process is writing it"):
+        ResumableLines(tmp_path / "out", SETTINGS)
+    first.close()
+    work(tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == WANTED
+
+
+def test_a_journal_that_is_none_is_begun_anew(tmp_path):
+    path = tmp_path / "out"
+    for content in (b"", b"\n\n", b"{", b"[" * 100_000 + b"\n"):
+        work(path, stop=5).close()
+        (tmp_path / "out.resume").write_bytes(content)
+        work(path)
+        assert path.read_bytes() == WANTED
+        path.unlink()

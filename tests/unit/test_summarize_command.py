@@ -1,0 +1,228 @@
+"""``etads-summarize``: kinds of input and output, going on, documents that fail, options."""
+
+import io
+import itertools
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+from etads_preprocess import new_documents, summarize_command
+from etads_preprocess.summarize_command import main
+from folders import make_folder
+
+from fairseq_etads import Summarizer
+from fairseq_etads.summarizer.documents import TextProcessing
+from fairseq_etads.text import files
+
+TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w9 only unknown words", "w20 w21"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0]
+
+
+@pytest.fixture(scope="module")
+def wanted(folder):
+    """The summaries of TEXTS, and their text by text."""
+    found = Summarizer.load(folder, "cpu").summarize(TEXTS)
+    return [summary.text for summary in found]
+
+
+@pytest.fixture
+def summarize(folder, capsysbinary):
+    """Runs the command; returns its status, the lines on standard output, and what was said."""
+
+    def run(*arguments, stdin=b"", model=folder):
+        before, sys.stdin = (
+            sys.stdin,
+            SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False),
+        )
+        files._read_input = None
+        try:
+            status = main([str(model), *map(str, arguments), "--device", "cpu"])
+        finally:
+            sys.stdin = before
+        said = capsysbinary.readouterr()
+        return status, said.out.decode().split("\n")[:-1], said.err.decode()
+
+    return run
+
+
+def test_lines_of_standard_input(summarize, wanted):
+    status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
+    assert (status, lines) == (0, wanted)
+    assert "every line is a document; --input-format file takes" in said
+    assert "5 documents in " in said and "a second; 1 are empty" in said
+    assert summarize("-", "--quiet", stdin=b"w1\r\n")[1:] == (summarize("-", stdin=b"w1")[1], "")
+    assert summarize(stdin=b"")[:2] == (0, [])
+
+
+def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path):
+    records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(TEXTS)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    (tmp_path / "a.csv").write_text("Id;Text\n" + "".join(f'{n};"{text}"\n' for n, text in enumerate(TEXTS)))
+    (tmp_path / "a.tsv").write_text("body\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    (tmp_path / "folder").mkdir()
+    for number, text in enumerate(TEXTS):
+        (tmp_path / "folder" / f"{number}.txt").write_text(text)
+    separate = sorted((tmp_path / "folder").iterdir())
+    for arguments in (
+        ["a.jsonl"], ["a.csv"], ["a.tsv", "--source-column", "Body"], ["a.txt"], ["folder"], separate,
+    ):  # fmt: skip
+        assert (
+            summarize(*(a if str(a).startswith("-") or a == "Body" else tmp_path / a for a in arguments))[1] == wanted
+        )
+    assert summarize(stdin=(tmp_path / "a.jsonl").read_bytes())[1] == wanted, "told by its first character"
+
+
+def test_json_lines_say_where_words_come_from(summarize, tmp_path):
+    text = "Zebra yak.\n\nW5 emu 😀 CAFE\u0301"
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": 7, "document": text}) + "\n")
+    status, lines, _ = summarize(tmp_path / "in.jsonl", "--output-format", "jsonl", "--min-len", "6")
+    (record,) = map(json.loads, lines)
+    assert status == 0 and record["document"] == "7" and record["summary"] and record["score"] < 0
+    assert record["copied"] and (record["read"], record["left_out"]) == (6, 0)
+    for copied in record["copied"]:
+        assert text[copied["start"] : copied["end"]].lower().replace("e\u0301", "é") == copied["word"]
+
+
+def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, tmp_path):
+    status, lines, said = summarize(stdin=b"w1 w2 Zebra w3\nnot \xff utf-8\nw20 w21\n")
+    assert (status, lines) == (1, [wanted[0], "", wanted[4]])
+    assert "document 2: standard input, line 2: not UTF-8" in said
+    assert "1 documents have no summary, for the reasons given" in said
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"text": "w1 w2 Zebra w3"}\n{"text": 3}\nno json\n\n{"text": "w20 w21"}\n["a"]\n')
+    status, _, said = summarize(path, "--output", tmp_path / "out.jsonl")
+    found = list(map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()))
+    assert status == 1 and [record["summary"] for record in found] == [wanted[0], "", "", wanted[4], ""]
+    assert "neither a text nor a list" in found[1]["problem"] and "not JSON" in found[2]["problem"]
+    assert "problem" not in found[0] and "3 documents have no summary" in said
+    (tmp_path / "folder").mkdir()
+    for name, content in (("a", b"w20 w21"), ("b.gz", b"no gzip"), ("c", b"\xff")):
+        (tmp_path / "folder" / name).write_bytes(content)
+    status, lines, said = summarize(tmp_path / "folder")
+    assert (status, lines) == (1, [wanted[4], "", ""]) and "b.gz: cannot be read" in said
+    (tmp_path / "a.csv").write_text("text,more\nw20 w21,x\nw1\n")
+    status, lines, said = summarize(tmp_path / "a.csv")
+    assert (status, lines) == (1, [wanted[4], ""]) and "row 2: 1 cells; 2 expected" in said
+
+
+def test_an_error_in_the_search_does_not_stop_the_rest(summarize, wanted, monkeypatch):
+    plain = TextProcessing.read
+
+    def read(self, number, text):
+        if "yak" in text:
+            raise MemoryError
+        return plain(self, number, text)
+
+    monkeypatch.setattr(TextProcessing, "read", read)
+    status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
+    assert status == 1 and lines == [*wanted[:2], "", *wanted[3:]] and "document 3: MemoryError" in said
+
+
+def test_an_input_that_ends_in_an_error_is_summarised_up_to_there(summarize, wanted, tmp_path):
+    (tmp_path / "a.csv").write_text('text\nw20 w21\n"w1 w2')
+    status, lines, said = summarize(tmp_path / "a.csv")
+    assert (status, lines) == (2, [wanted[4]]) and "a.csv, line 3: not CSV" in said
+
+
+class EndedError(BaseException):
+    """The process has been ended."""
+
+
+@pytest.mark.parametrize("at", [1, 3, 4])
+def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at):
+    (tmp_path / "in").write_text("\n".join(TEXTS))
+    arguments = [tmp_path / "in", "--output", tmp_path / "out", "--read-ahead", "2"]
+    plain, asked = summarize_command._line, []
+
+    def ends(document, summary, output_format):
+        asked.append(document.name)
+        if len(asked) > at:
+            raise EndedError
+        return plain(document, summary, output_format)
+
+    monkeypatch.setattr(summarize_command, "_line", ends)
+    with pytest.raises(EndedError):
+        summarize(*arguments)
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(summarize_command, "_line", lambda *a: asked.append(a[0].name) or plain(*a))
+    status, _, said = summarize(*arguments)
+    assert status == 0 and f"{at:,} documents are done; going on with the next" in said
+    assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
+    assert asked == ["1", "2", "3", "4", "5"][: at + 1] + ["1", "2", "3", "4", "5"][at:]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch):
+    (tmp_path / "in").write_text("\n".join(TEXTS))
+
+    def ends(*_):
+        raise EndedError
+
+    monkeypatch.setattr(summarize_command, "_line", ends)
+    with pytest.raises(EndedError):
+        summarize(tmp_path / "in", "--output", tmp_path / "out")
+    status, _, said = summarize(tmp_path / "in", "--output", tmp_path / "out", "--beam", "2")
+    assert status == 2 and "was begun with another --beam; give another --output, or delete" in said
+
+
+def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
+    """So memory does not depend on the number of documents."""
+    taken = itertools.count()
+
+    def endless(*_):
+        for number in itertools.count():
+            next(taken)
+            yield new_documents.NewDocument(str(number), f"w1 new{number}")
+
+    shown = []
+    plain = summarize_command._line
+
+    def line(document, summary, output_format):
+        shown.append(document.name)
+        if len(shown) == 40:
+            raise EndedError
+        return plain(document, summary, output_format)
+
+    monkeypatch.setattr(summarize_command, "_line", line)
+    monkeypatch.setattr(summarize_command, "read_documents", endless)
+    with pytest.raises(EndedError):
+        summarize("--beam", "1", "--max-len", "2", "--read-ahead", "8")
+    assert next(taken) <= 49 and shown == [str(number) for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["nowhere.txt"], "FILE nowhere.txt: no such file or folder"),
+        ([".", "--input-format", "lines"], "FILE .: is a folder, and --input-format is lines"),
+        (["--beam", "0"], "--beam 0: choose 1 or more"),
+        (["--min-len", "10"], "--min-len 10: choose at most --max-len, which is 9"),
+        (["--max-tokens", "0"], "--max-tokens 0: choose 1 or more"),
+        (["--output", "nowhere/out"], "--output nowhere/out: no such folder"),
+        (["--output", "."], "--output .: is a folder; name a file"),
+    ],
+)
+def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, arguments, words, monkeypatch):
+    monkeypatch.setattr(summarize_command, "_load", lambda args: pytest.fail("loaded"))
+    status, lines, said = summarize(*arguments)
+    assert (status, lines) == (2, []) and words in said
+    assert [line for line in said.splitlines() if not line.startswith("==")] == [said.splitlines()[-1]]
+
+
+def test_a_folder_that_is_none_is_refused(summarize, tmp_path):
+    status, _, said = summarize(model=tmp_path)
+    assert status == 2 and "not a model folder, for it has no config.json" in said
+
+
+def test_a_column_that_is_missing_is_named_with_those_there_are(summarize, tmp_path):
+    (tmp_path / "a.csv").write_text("title,body\na,b\n")
+    status, _, said = summarize(tmp_path / "a.csv")
+    assert status == 2 and "which field is the document? give --source-column, one of title, body" in said
+    status, _, said = summarize(tmp_path / "a.csv", "--source-column", "text")
+    assert status == 2 and "--source-column text:" in said and "a.csv has title, body" in said

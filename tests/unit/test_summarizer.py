@@ -1,0 +1,386 @@
+"""Summaries of raw text from a model folder: the run's own, in order, with their origins; options, threads, pickles."""
+
+import copy
+import itertools
+import pickle
+import subprocess
+import sys
+import threading
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import FairseqConfig
+from folders import make_folder
+from omegaconf import OmegaConf
+
+from fairseq_etads import CopiedWord, Summarizer, Summary, Truncation
+from fairseq_etads.search import call_options, inference
+from fairseq_etads.search.settings import SearchSettings
+from fairseq_etads.summarizer.documents import Document
+from fairseq_etads.summarizer.summarizer import batches
+from fairseq_etads.text.files import InputError
+
+TEXTS = [
+    "w1 w2 New w3 new other w9",
+    "",
+    "W5 w6 w7 Zebra yak w20 w21 w22 w23 w5 w6 w7",
+    "only unknown words here",
+    "w9",
+    " \t\n\0 ",
+    " ".join(f"w{number % 40} x{number}" for number in range(50)),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0]
+
+
+@pytest.fixture(scope="module")
+def summarizer(folder):
+    return Summarizer.load(folder, device="cpu")
+
+
+def tokens(summaries):
+    return [list(summary.tokens) for summary in summaries]
+
+
+def by_fairseq(run, texts, **decoding):
+    """What fairseq-interactive does, one document after the other: the tokens of each summary."""
+    checkpoint = str(run / "checkpoints" / "checkpoint_best.pt")
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [checkpoint], {"data": str(run / "prepared" / "bin")}
+    )
+    args = OmegaConf.structured(FairseqConfig).generation
+    for name, value in decoding.items():
+        setattr(args, name, value)
+    generator = task.build_generator([model], args)
+    found = []
+    for text in texts:
+        ids = task.source_dictionary.encode_line(text.lower(), add_if_not_exist=False).long()
+        dataset = task.build_dataset_for_inference([ids], [len(ids)])
+        (hypotheses,) = task.inference_step(generator, [model], dataset.collater([dataset[0]]))
+        found.append(task.target_dictionary.string(hypotheses[0]["tokens"]).split())
+    return found
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {"pointer": "soft"},
+        {"pointer": "switch", "target_words": 30, "pointer_continue": True},
+        {"arch": "etads_basic"},
+        {"arch": "pg_coverage"},
+        {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
+    ],
+    ids=lambda run: "-".join(map(str, run.values())),
+)
+def test_summaries_are_those_of_the_run(run, tmp_path):
+    folder, _ = make_folder(tmp_path, **run)
+    summarizer = Summarizer.load(folder, "cpu")
+    texts = [text.replace("\0", " ") for text in TEXTS]
+    want = by_fairseq(tmp_path / "run", texts, beam=3, max_len_b=9, no_repeat_ngram_size=2)
+    found = summarizer.summarize(texts)
+    assert tokens(found) == want
+    want = by_fairseq(tmp_path / "run", texts, beam=2, max_len_b=5, lenpen=0.5)
+    assert tokens(summarizer.summarize(texts, beam=2, max_len=5, lenpen=0.5, no_repeat_ngram_size=0)) == want
+    assert bool(run.get("pointer") or run.get("arch") == "pg_coverage") == any(summary.copied for summary in found)
+
+
+def test_a_text_gives_a_summary_and_several_a_list(summarizer):
+    one = summarizer.summarize(TEXTS[0])
+    assert isinstance(one, Summary) and isinstance(one.text, str) and one.score < 0 and one.problem == ""
+    several = summarizer.summarize(text for text in TEXTS)
+    assert isinstance(several, list) and several[0].tokens == one.tokens
+    assert summarizer.summarize([]) == []
+    with pytest.raises(AttributeError):
+        one.text = "other"
+
+
+def test_documents_without_words_have_empty_summaries(summarizer):
+    for text in ("", " \t\n\0 ", "\u200b", "<q>"):
+        assert summarizer.summarize(text) == Summary("", 0.0, (), (), Truncation(0, 0))
+
+
+def test_the_order_is_that_of_the_texts_whatever_the_batches(summarizer):
+    alone = [summarizer.summarize(text).tokens for text in TEXTS]
+    for options in ({}, {"max_tokens": 1}, {"max_tokens": 30}):
+        assert [summary.tokens for summary in summarizer.summarize(TEXTS, **options)] == alone
+    for read_ahead in (1, 2, 5, 100):
+        assert [summary.tokens for summary in summarizer.stream(TEXTS, read_ahead=read_ahead)] == alone
+
+
+def test_batches_hold_neighbours_in_length_and_no_more_than_allowed():
+    lengths = [5, 900, 1, 7, 7, 3, 60]
+    documents = [Document(number, "", ("w",) * length, 0) for number, length in enumerate(lengths)]
+    found = list(batches(documents, 20))
+    assert [[len(document.tokens) for document in batch] for batch in found] == [[1, 3, 5], [7, 7], [60], [900]]
+    assert sorted(document.number for batch in found for document in batch) == list(range(7))
+    assert list(batches([], 9)) == []
+
+
+def test_a_stream_reads_no_further_ahead_than_it_says(summarizer):
+    """So memory is constant, and the input may be endless."""
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        for number in itertools.count():
+            taken += 1
+            yield f"w{number % 9} word{number}"
+
+    stream = summarizer.stream(endless(), read_ahead=8, beam=1, max_len=2)
+    for number, summary in zip(range(30), stream):
+        assert summary.tokens and number < taken <= number + 9
+    assert len(summarizer._texts.source) == 44, "the dictionary would grow by every new word"
+
+
+def test_how_much_was_read_is_said(summarizer):
+    summary = summarizer.summarize(TEXTS[6])
+    assert summary.truncation == Truncation(read=60, left_out=40)
+    assert summarizer.summarize(TEXTS[0]).truncation == Truncation(7, 0)
+
+
+def test_a_document_of_100_000_words(summarizer):
+    summary = summarizer.summarize("w1 " * 100_000, beam=1, max_len=3)
+    assert summary.tokens and summary.truncation == Truncation(60, 99_940)
+
+
+def test_copied_words_have_their_place_in_the_raw_text(summarizer):
+    text = "Zebra  cafe\u0301\r\n“W5” 😀 YAK"
+    summary = summarizer.summarize(text, min_len=4, max_len=9)
+    assert summary.copied
+    for copied in summary.copied:
+        assert summary.tokens[copied.first : copied.last + 1] == (copied.word,)
+        assert unicodedata.normalize("NFC", text[copied.start : copied.end]).lower() == copied.word
+    unknown = [place for place, token in enumerate(summary.tokens) if not token.startswith("w")]
+    assert set(unknown) <= {copied.first for copied in summary.copied}, "they cannot have been generated"
+
+
+def test_the_place_is_that_of_the_most_copy_attention(summarizer, monkeypatch):
+    """A word that occurs twice is found where the model has pointed, not where it occurs first."""
+    seen = []
+    plain = inference.InferenceModel.current
+
+    def watched(self):
+        model = plain(self)
+        seen.append(model)
+        return model
+
+    monkeypatch.setattr(inference.InferenceModel, "current", watched)
+    text = "yak w1 w2 yak w3 yak"
+    summary = summarizer.summarize(text, min_len=3, max_len=6)
+    model, words = seen[0], text.split()
+    new = {word: 44 + place for place, word in enumerate(dict.fromkeys(w for w in words if w == "yak"))}
+    index = summarizer._texts.source.indices
+    source = torch.tensor([[*(index.get(word, new.get(word)) for word in words), 2]])
+    written = [index.get(token, new.get(token)) for token in summary.tokens]
+    _, extra = model(source, torch.tensor([len(words) + 1]), torch.tensor([[2, *written]]))
+    copy = extra["pointer"].log_copy[0].exp()
+    for copied in summary.copied:
+        places = [place for place, word in enumerate(words) if word == copied.word]
+        best = max(places, key=lambda place: float(copy[copied.first, place]))
+        assert len(" ".join(words[:best])) + (best > 0) == copied.start
+    assert any(copied.word == "yak" for copied in summary.copied)
+
+
+def test_subwords_that_were_copied_together_are_one_word(tmp_path):
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nw 1\nw 1</w>\n")
+    text = {"tokenizer": "etads", "text-words": "spaces", "bpe": "subword_nmt", "bpe-codes": str(codes)}
+    summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
+    document = summarizer._texts.read(0, "Zebra w11 w1")
+    assert document.tokens == ("z@@", "e@@", "b@@", "r@@", "a", "w1@@", "1", "w1")
+    copied = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@", "a", "x", "1", "w1"], [0, 1, 2, 3, 4, -1, 6, 7])
+    assert copied == (CopiedWord("zebra", 0, 4, 0, 5), CopiedWord("1", 6, 6, 8, 9), CopiedWord("w1", 7, 7, 10, 12))
+    # the b comes from somewhere else
+    apart = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@"], [0, 1, 6, 3])
+    assert [(copied.word, copied.start, copied.end) for copied in apart] == [("ze", 0, 2), ("b", 8, 9), ("r", 3, 4)]
+    assert summarizer._texts.join(["z@@", "e@@", "bra", "w1"]) == "zebra w1"
+
+
+def test_unknown_words_can_be_replaced(tmp_path):
+    folder, _ = make_folder(tmp_path, arch="etads_basic")
+    summarizer = Summarizer.load(folder, "cpu")
+    want = by_fairseq(tmp_path / "run", TEXTS[:1], beam=2, max_len_b=5, unkpen=-30.0)
+    assert "<unk>" in want[0]
+    plain = summarizer.summarize(TEXTS[0], beam=2, max_len=5, unkpen=-30.0, no_repeat_ngram_size=0)
+    replaced = summarizer.summarize(
+        TEXTS[0], beam=2, max_len=5, unkpen=-30.0, no_repeat_ngram_size=0, replace_unknown=True
+    )
+    assert list(plain.tokens) == want[0] and not plain.copied
+    assert "<unk>" not in replaced.tokens and set(replaced.tokens) <= {*TEXTS[0].lower().split(), *plain.tokens}
+    assert [copied.first for copied in replaced.copied] == [n for n, t in enumerate(plain.tokens) if t == "<unk>"]
+    assert all(TEXTS[0][c.start : c.end].lower() == c.word for c in replaced.copied)
+
+
+def test_left_padding_does_not_shift_the_places(tmp_path):
+    from helpers import make_task
+
+    folder, _ = make_folder(tmp_path, pointer="soft", task=make_task(60, 20, tail=3, left_pad_source=True))
+    summarizer = Summarizer.load(folder, "cpu")
+    assert summarizer.config.task["left_pad_source"]
+    texts = ["yak w1 emu", TEXTS[2], TEXTS[6]]
+    found = list(zip(texts, summarizer.summarize(texts, min_len=4)))
+    assert found[0][1].copied or found[1][1].copied, "those that are padded"
+    for text, summary in found:
+        assert all(text[c.start : c.end].lower() == c.word for c in summary.copied)
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"beem": 2}, "there is no option beem of decoding; did you mean beam? There are beam, min_len"),
+        ({"beam_size": 2}, "there is no option beam_size of decoding"),
+        ({"beam": 0}, "--beam 0: choose 1 or more"),
+        ({"beam": True}, "--beam True: choose a whole number"),
+        ({"beam": "5"}, "--beam 5: choose a whole number"),
+        ({"lenpen": "x"}, "--lenpen x: choose a number"),
+        ({"allow_unk": 1}, "--allow-unk 1: choose True or False"),
+        ({"length_penalty_type": "gnmt"}, "--length-penalty-type gnmt: choose one of avg, wu"),
+        ({"infer_dtype": "fp8"}, "--infer-dtype fp8: choose one of fp32, bf16, int8"),
+        ({"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
+        ({"temperature": 0}, "--temperature 0: choose more than 0"),
+        ({"ngram_ignore_tokens": "nowhere"}, '--ngram-ignore-tokens "nowhere": the dictionary has no such token'),
+        ({"stepwise_coverage_penalty": True}, "needs a weight: give --coverage-penalty too"),
+        ({"exact_length": 30}, "--exact-length 30: choose 0 (off) to 20"),
+        ({"max_tokens": 0}, "--max-tokens 0: choose a whole number, 1 or more"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_read(summarizer, options, words):
+    def texts():
+        raise AssertionError("read")
+        yield
+
+    for call in (summarizer.summarize, summarizer.stream):
+        with pytest.raises(InputError) as error:
+            call(texts(), **options)
+        assert words in str(error.value)
+
+
+def test_every_option_of_a_call_is_one_of_the_search():
+    settings = {option.setting for option in call_options.OPTIONS.values()}
+    not_for_users = {"max_len", "match_source_len", "lm_weight", "tokens_to_suppress", "nbest", "normalize_scores",
+                     "keep_attention", "print_alignment", "copied_positions"}  # fmt: skip
+    assert settings | not_for_users == set(SearchSettings.option_names())
+
+
+def test_other_things_than_texts_are_refused(summarizer):
+    for texts in ([b"bytes"], [None], ["w1", 3]):
+        with pytest.raises(TypeError, match=r"text number \d \(from 0\) is of the type"):
+            summarizer.summarize(texts)
+    with pytest.raises(TypeError, match="summarize takes one"):
+        summarizer.stream("w1 w2")
+    with pytest.raises(InputError, match="choose raise or keep"):
+        summarizer.stream(["w1"], errors="ignore")
+
+
+def test_an_error_of_one_document_can_be_kept(summarizer, monkeypatch):
+    """Also one that breaks a batch: the others of the batch are summarised alone."""
+    plain = summarizer._texts.batch
+
+    def fails(documents):
+        if any("bad" in document.text for document in documents):
+            raise RuntimeError("out of\nmemory")
+        return plain(documents)
+
+    monkeypatch.setattr(summarizer._texts, "batch", fails)
+    texts = ["w1 w2", "w3 bad", 7, "w4 w5"]
+    found = list(summarizer.stream(texts, errors="keep"))
+    assert [summary.problem for summary in found][:2] == ["", "out of memory"]
+    assert "text number 2" in found[2].problem and found[2].text == ""
+    assert tokens([found[0], found[3]]) == tokens(summarizer.summarize(["w1 w2", "w4 w5"]))
+    with pytest.raises(RuntimeError):
+        list(summarizer.stream(texts[:2]))
+
+
+def test_weights_are_packed_once_for_all_calls(folder, monkeypatch):
+    made = []
+    plain = inference._inference_copy
+    monkeypatch.setattr(inference, "_inference_copy", lambda *arguments: made.append(arguments[1]) or plain(*arguments))
+    summarizer = Summarizer.load(folder)
+    for options in ({}, {}, {"beam": 1}, {"lenpen": 0.5}, {"infer_dtype": "int8"}, {"infer_dtype": "int8", "beam": 1}):
+        summarizer.summarize(TEXTS[0], **options)
+    assert made == [None, "int8"]
+    for number in range(40):
+        summarizer.summarize("w1", beam=1, max_len=1, unkpen=number)
+    assert len(summarizer._searches) <= 16
+
+
+def test_threads_share_a_summarizer(folder):
+    summarizer = Summarizer.load(folder)
+    texts = [f"w{a} New{a} w{a + 3} other w{a * 7 % 40}" for a in range(24)]
+    alone = [summarizer.summarize(text, beam=1 + n % 3) for n, text in enumerate(texts)]
+    fresh = Summarizer.load(folder)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        started = threading.Barrier(8)
+        with ThreadPoolExecutor(8, initializer=started.wait) as pool:
+            found = list(pool.map(lambda n: fresh.summarize(texts[n], beam=1 + n % 3), range(24)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert [summary.tokens for summary in found] == [summary.tokens for summary in alone]
+    assert [summary.copied for summary in found] == [summary.copied for summary in alone]
+
+
+def test_it_can_be_pickled_and_copied(summarizer):
+    want = summarizer.summarize(TEXTS)
+    for other in (pickle.loads(pickle.dumps(summarizer)), copy.deepcopy(summarizer)):
+        assert tokens(other.summarize(TEXTS)) == tokens(want)
+    assert pickle.loads(pickle.dumps(want)) == want
+
+
+def test_models_with_source_factors_are_refused_in_words(tmp_path):
+    from helpers import make_dictionary
+    from recurrent import recurrent_task
+
+    task = recurrent_task(truncate_source=60, truncate_target=20)
+    task.factor_dictionaries = {"tf": make_dictionary(words=6)}
+    data = tmp_path / "run" / "prepared" / "bin"
+    data.mkdir(parents=True)
+    (data / "factors.json").write_text('{"factors": ["tf"]}')
+    (data / "dict.factor-tf.txt").write_text("".join(f"w{n} {6 - n}\n" for n in range(6)))
+    folder, _ = make_folder(tmp_path, arch="gru_seq2seq", task=task, source_factors="tf:3")
+    with pytest.raises(InputError, match=r"reads source factors \(tf\), which raw text does not have"):
+        Summarizer.load(folder)
+
+
+def test_a_device_that_is_not_there_is_refused(folder):
+    for name in ("gpu", "cuda:99"):
+        with pytest.raises(InputError, match=f"device '{name}': choose cpu, or cuda where there is a GPU"):
+            Summarizer.load(folder, name)
+
+
+def test_importing_the_package_does_not_import_the_summarizer():
+    """--user-dir imports the package, and training has no need of it."""
+    code = "import fairseq_etads, sys; print('fairseq_etads.summarizer' in sys.modules, hasattr(fairseq_etads, 'x'))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
+
+
+def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
+    import sentencepiece
+
+    words = " ".join(["frobnication", "library", "files", "reading"] * 20)
+    (tmp_path / "text").write_text(words + "\n")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "pieces"), vocab_size=20, minloglevel=2
+    )
+    options = {"tokenizer": "etads", "text-words": "raw", "bpe": "sentencepiece"}
+    text = {**options, "sentencepiece-model": str(tmp_path / "pieces.model")}
+    summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
+    raw = "Frobnication of\u00ad  library\tFILES"
+    document = summarizer._texts.read(0, raw)
+    spans = summarizer._texts.spans(document)
+    joined = "".join(raw[slice(*span)] for span in spans if span)
+    assert joined == raw.replace("\u00ad", "").replace(" ", "").replace("\t", "")
+    count = len(summarizer._texts.subwords.encode("frobnication").split())
+    copied = summarizer._copied(document, list(document.tokens[:count]), list(range(count)))
+    assert copied == (CopiedWord("frobnication", 0, count - 1, 0, 12),)
+    assert summarizer._texts.join(document.tokens) == "frobnication of library files"
+    other = pickle.loads(pickle.dumps(summarizer))
+    assert other._texts.read(0, raw).tokens == document.tokens

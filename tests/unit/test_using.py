@@ -1,0 +1,37 @@
+"""The examples of docs/using.md, run with a folder of an untrained model."""
+
+import json
+import re
+
+import pytest
+from documented import ROOT
+from folders import make_folder
+
+PAGE = (ROOT / "docs" / "using.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    make_folder(tmp_path, pointer="soft", text={"tokenizer": "etads"})
+    (tmp_path / "documents.txt").write_text("w1 w2\n\nw3\n")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_examples_in_python_run(place, capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/using.md", "exec"), names)
+    copied = [line for line in capsys.readouterr().out.splitlines() if " from " in line]
+    assert copied and all(line.split()[0] == line.split()[-1].lower() for line in copied)
+
+
+def test_the_json_line_has_the_fields_there_are(place):
+    (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    from fairseq_etads import Summarizer
+
+    found = Summarizer.load("model").summarize("Zebra w1", min_len=2).to_dict()
+    shown = json.loads(block)
+    assert {"document", *found} == set(shown)
+    assert set(found["copied"][0]) == set(shown["copied"][0])
