@@ -29,7 +29,7 @@ from etads_preprocess import new_documents
 from fairseq import options, utils
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
-INSTALLING = ("install", "quickstart", "release", "test", "mutation")
+INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")
 """Scripts that would install something or run for long: only their options are looked at."""
 PARSERS = {
     "fairseq-preprocess": options.get_preprocessing_parser,
