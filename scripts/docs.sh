@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Build the site of docs/, or show it in a browser. A broken link or a page that is not in mkdocs.yml is an error.
+#
+#   scripts/docs.sh [--out DIR] [--serve]
+#
+#   --out DIR   where the site goes (default: site in the repository)
+#   --serve     show it at http://127.0.0.1:8000 instead, and again whenever a page changes; Ctrl-C ends it
+#
+# It needs the extra "docs" (pip install -c constraints.txt ".[docs]"), on Python 3.11 or newer. The pages load nothing from
+# other servers.
+
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+out=$ROOT/site serve=""
+while [ $# -gt 0 ]; do
+    case $1 in
+        --out) need_value "$@"; out=$2; shift 2 ;;
+        --serve) serve=1; shift ;;
+        -h | --help) usage ;;
+        *) die "unknown option $1; see --help" ;;
+    esac
+done
+if ! command -v mkdocs >/dev/null; then
+    [ -x "$VENV/bin/mkdocs" ] || die "mkdocs is not installed: pip install -c constraints.txt \".[docs]\""
+    export PATH="$VENV/bin:$PATH"
+fi
+export NO_MKDOCS_2_WARNING=1  # constraints.txt has the versions that go together
+if [ -n "$serve" ]; then
+    cd "$ROOT"
+    supervise mkdocs serve --strict
+    exit
+fi
+need_folder --out "$out"
+out=$(cd "$out" && pwd)  # mkdocs takes a relative one from the folder of its configuration
+cd "$ROOT"
+# not --quiet, which leaves strict nothing to count
+supervise mkdocs build --strict --site-dir "$out"
+say "the site: $out/index.html"

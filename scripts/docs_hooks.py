@@ -1,0 +1,129 @@
+"""What MkDocs does beside its own for the site of docs/: pages from elsewhere, links between them, the API reference.
+
+mkdocs.yml names this file twice: as hooks, and (``Roles``) as an extension of griffe, which reads the docstrings.
+"""
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import griffe
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"fairseq_etads": ROOT / "fairseq_etads", "etads_preprocess": ROOT / "preprocess"}
+"""Name of each installed package -> its folder."""
+ELSEWHERE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "preprocess/sample/README.md": "sample.md",
+    "docs/notebook.ipynb": "notebook.md",
+}
+"""Files of the repository that are pages of the site -> the pages."""
+
+_LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+_ROLE = re.compile(r":\w+:`~?\.*([\w.]+)`")
+_SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
+
+
+@event_priority(100)  # before mkdocstrings reads its paths
+def on_config(config):
+    """Let griffe find both packages under the names that they are installed by."""
+    folder = tempfile.TemporaryDirectory()
+    config.extra["packages"] = folder  # deleted together with the configuration
+    for name, path in PACKAGES.items():
+        os.symlink(path, Path(folder.name) / name)
+    config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [folder.name]
+    return config
+
+
+def on_files(files, config):
+    """Add the pages that are not in docs/."""
+    for path, page in ELSEWHERE.items():
+        content = (ROOT / path).read_text(encoding="utf-8")
+        text = notebook_page(json.loads(content)) if path.endswith(".ipynb") else content
+        files.append(File.generated(config, page, content=with_links(text, path)))
+    for page, text in api_pages().items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown, page, **_):
+    """Make links to files outside docs/ links to their pages."""
+    path = page.file.src_uri
+    return markdown if page.file.generated_by else with_links(markdown, f"docs/{path}")
+
+
+def with_links(text: str, path: str) -> str:
+    """The text of a page with its links, which lead to files of the repository, as links between pages of the site.
+
+    Args:
+        path: of the page's file in the repository.
+    """
+
+    def of_site(match):
+        if "://" in match[2]:
+            return match[0]
+        target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
+        page = ELSEWHERE.get(target, target[len("docs/") :] if target.startswith("docs/") else None)
+        return match[0] if page is None else match[1] + page + match[3]  # MkDocs warns of what is no page
+
+    return _LINK.sub(of_site, text)
+
+
+def notebook_page(notebook: dict) -> str:
+    """A Jupyter notebook as Markdown: its text, its code, and what the code printed."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        printed = "".join("".join(output.get("text", [])) for output in cell["outputs"])
+        if printed:
+            parts.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def api_pages() -> dict:
+    """Page -> text: for each folder of modules a page, which mkdocstrings fills with their docstrings."""
+    pages = {}
+    for package, root in PACKAGES.items():
+        for folder in [root, *sorted(path.parent for path in root.glob("*/__init__.py"))]:
+            name = ".".join([package, *folder.relative_to(root).parts])
+            modules = [name, *(f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py")))]
+            title = f"# `{name}`\n\n"
+            pages[f"api/{name}.md"] = title + "\n".join(f"::: {module}\n" for module in modules)
+    return pages
+
+
+class Roles(griffe.Extension):
+    """Turns what Sphinx would make links of in docstrings (``:func:`rouge```) into links of MkDocs."""
+
+    def on_package(self, *, pkg, **_):
+        """Change the docstrings of a package that has been read."""
+        self._change(pkg)
+
+    def _change(self, obj):
+        if obj.docstring:
+            text = _ROLE.sub(lambda match: self._link(obj, match[1]), obj.docstring.value)
+            obj.docstring.value = _SYMBOL.sub(r"`<\1>`", text)
+        for member in obj.members.values():
+            if not member.is_alias:
+                self._change(member)
+
+    @staticmethod
+    def _link(obj, name):
+        """A link to what ``name`` means where ``obj`` is; its name alone if that has no place in the reference."""
+        shown = f"`{name}`"
+        try:
+            target = obj.modules_collection[name if name.startswith(tuple(PACKAGES)) else obj.resolve(name)]
+            while target.is_alias:
+                target = target.final_target
+        except Exception:  # of another package, or relative to one
+            return shown
+        return f"[{shown}][{target.path}]" if target.has_docstring and target.is_public else shown

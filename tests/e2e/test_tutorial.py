@@ -1,0 +1,98 @@
+"""Every command of docs/tutorial.md, in its order, as a reader types them; with fewer texts and shorter trainings."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import corpora
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --cpu --num-workers 0"
+SHORTENED = {
+    "source .venv/bin/activate\n": "",  # the test's own environment is active
+    "etads-debian --sample --out data/sample\n": "",  # run by the quickstart; its files are small ones here
+    "--size 1000": "--size 40",
+    "python explain.py": "python - < explain.py",  # which the server runs without importing torch once more
+    "--max-update 800 --cpu --": "--max-update 8 --cpu -- --num-workers 0",
+    "--warmup-updates 200": "--warmup-updates 2",
+    "--tokens bpe --size 500": "--tokens bpe --size 60",
+    "--max-update 200000": f"--max-update 2 {TINY}",
+    "--beam 10 --min-len 35 --max-len-b 100": "--beam 2 --min-len 5 --max-len-b 9 --cpu",
+}
+"""What the page says -> what runs here."""
+
+
+def shortened(code, used):
+    for long, short in SHORTENED.items():
+        if long in code:
+            assert long not in used, f"{long} stands twice in the tutorial"
+            used.add(long)
+            code = code.replace(long, short)
+    return code
+
+
+@pytest.fixture(scope="module")
+def followed(programs, tmp_path_factory):
+    """The folder in which a reader has followed the tutorial, and what each block of commands has printed."""
+    folder, printed, used = tmp_path_factory.mktemp("tutorial"), {}, set()
+    (folder / "scripts").symlink_to(ROOT / "scripts")
+    corpora.plain(folder / "data" / "sample")
+    lines = [f"{side} of number {n}\n" for side in ("The text", "It") for n in range(100)]
+    for side, part in (("source", lines[:100]), ("target", lines[100:])):  # enough for shares of 4 %
+        with open(folder / "data" / "sample" / f"train.{side}", "a", encoding="utf-8") as file:
+            file.writelines(part)
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    for language, code in BLOCKS:
+        if language == "python":
+            name = re.match(r"# (\w+\.py):", code)[1]
+            (folder / name).write_text(code, encoding="utf-8")
+            continue
+        command = ["bash", "-euo", "pipefail", "-c", shortened(code, used)]
+        result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, f"{code}\n{result.stdout[-2000:]}{result.stderr[-2000:]}"
+        printed[code] = result.stdout
+    assert used == set(SHORTENED), "the tutorial no longer says what is shortened here"
+    return folder, printed
+
+
+def output_of(command, printed):
+    """What the block of commands with this command has printed."""
+    (output,) = [output for code, output in printed.items() if re.search(rf"^{command} ?", code, re.MULTILINE)]
+    return output
+
+
+def test_one_file_becomes_summaries_and_scores(followed):
+    folder, printed = followed
+    records = [json.loads(line) for line in (folder / "mine.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(records) == 173 and set(records[0]) == {"document", "summary"}
+    split = {name: (folder / f"runs/mine/text/{name}.target").read_text().splitlines() for name in ("train", "test")}
+    assert len(split["train"]) > 140 and len((folder / "summaries.txt").read_text().splitlines()) == len(split["test"])
+    scores = output_of("scripts/evaluate.sh", printed)
+    assert scores.count("ROUGE-1") == 2 and scores.count("ROUGE|backend") == 2 and scores.count("reference  ") == 2
+    assert "rep. 1" in output_of("etads-analyse", printed)
+
+
+def test_a_summary_of_new_text_says_what_was_copied(followed):
+    folder, printed = followed
+    assert (folder / "model" / "model.safetensors").is_file()
+    text = (folder / "new.txt").read_text(encoding="utf-8")
+    summary, *explained = output_of("python explain.py", printed).splitlines()
+    assert summary == output_of("etads-summarize", printed).splitlines()[-1] != ""
+    assert explained, "after eight steps it copies more often than it generates"
+    for line in explained:
+        word, start, end, shown = re.fullmatch(r"(\S+) +copied from characters (\d+) to (\d+): (.+)", line).groups()
+        assert text[int(start) : int(end)] == shown and shown.lower() == word and word in summary
+
+
+def test_the_commands_below_the_scripts_make_the_same_files(followed):
+    folder, printed = followed
+    for name in ("train.source", "test.target"):
+        assert (folder / "data/mine" / name).read_bytes() == (folder / "runs/mine/text" / name).read_bytes()
+    assert "ROUGE-L" in output_of("etads-rouge", printed) and (folder / "checkpoints" / "checkpoint_best.pt").is_file()
+    counts = [(folder / name).read_text().count("\n") for name in ("hypotheses.txt", "data/mine/test.target")]
+    assert counts[0] == counts[1] > 0
