@@ -69,17 +69,12 @@ def test_parameter_counts_with_a_bound_for_each_side(arch, saved):
     assert count_parameters(arch, 90_000, 90_000) == count_parameters(arch, 90_000)
 
 
-def test_every_architecture_is_listed(capsys):
-    main(["--vocabulary", "100"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["--arch", *PRESETS]
-    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
-    assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
-
-
-def test_the_list_is_aligned_and_says_which_architectures_need_one_dictionary(capsys):
+def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys):
     main(["--vocabulary", "100", "--target-vocabulary", "101"])
     head, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in (head, *lines)] == ["--arch", *PRESETS]
+    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
+    assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
     place = head.index("what it changes")
     assert all(line[place - 3 : place] == "   " != line[place - 4 : place - 1] for line in lines)
     counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}

@@ -89,6 +89,8 @@ def refusal(name, words, parsers):
     """What the command ``name`` has against the words."""
     if name == "fairseq-hydra-train":
         return complaint(get_args_parser(), words)
+    if name == "fairseq-preprocess":
+        return complaint(PARSERS[name](), words)  # it has no options of a task, such as DATA
     if name in PARSERS:
         parser = PARSERS[name]()
         return complaint(parser, words, lambda given: options.parse_args_and_arch(parser, input_args=given))
