@@ -75,6 +75,8 @@ setup(
         "tensorboard": ["tensorboard>=2.10"],
         # fairseq's --wandb-project; it brings a server program of its own, and nothing else needs it
         "wandb": ["wandb>=0.16"],
+        # etads-rouge --also bertscore; it brings transformers and pandas, and needs a model besides
+        "bertscore": ["bert-score>=0.3.13"],
         # etads-corpus hf; it brings pandas, pyarrow and a client of the Hub
         "datasets": ["datasets>=2.14"],
         # etads-corpus --near-duplicates; it brings scipy

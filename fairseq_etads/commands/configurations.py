@@ -61,7 +61,16 @@ _GATED = {
     "dataset": {"batch_size": 64},
 }
 _GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
+_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt begins with BART's weights
+    "task": {"truncate_source": 1023, "truncate_target": 1023},
+    "criterion": {"label_smoothing": 0.1},
+    "optimizer": {"adam_betas": "(0.9, 0.999)", "weight_decay": 0.01},
+    "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": 500, "total_num_update": 20000},
+    "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
+    "dataset": {"max_tokens": 2048},
+}
 _OWN: Dict[str, Dict[str, Any]] = {
+    **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
     "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
     "es_transformer": _GATED,
     "gated_es_transformer": _GATED,

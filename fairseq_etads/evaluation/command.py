@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import __version__
 from ..console import Parser
+from . import other_scores
 from .command_line import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
 from .resampling import compare_pairs
 from .rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
@@ -18,21 +19,25 @@ from .summaries import find_leftovers, find_swap
 COMPARE_RESAMPLES = 10_000
 
 
-def write_examples(path: str, scores: np.ndarray, metrics: Sequence[str]) -> None:
+def write_examples(
+    path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
+) -> None:
     """Write the scores of every line as JSON Lines, or as a tab-separated table if ``path`` ends in .tsv.
 
     Args:
         scores: (n, metrics, 3), F1, precision and recall in [0, 100].
+        heads, figures: names and values (n, heads) of the scores that are not ROUGE.
     """
     lines = []
     if path.endswith(".tsv"):
-        lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES)]))
-    for number, rows in enumerate(scores, 1):
+        lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES), *heads]))
+    for number, (rows, others) in enumerate(zip(scores, figures), 1):
         if path.endswith(".tsv"):
-            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in rows.reshape(-1))]))
+            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*rows.reshape(-1), *others])]))
         else:
             values = {m: dict(zip(FIGURES, [round(x, 4) for x in row])) for m, row in zip(metrics, rows.tolist())}
-            lines.append(json.dumps({"line": number, **values}))
+            more = {head: round(value, 4) for head, value in zip(heads, others.tolist())}
+            lines.append(json.dumps({"line": number, **values, **more}))
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -59,6 +64,7 @@ examples:
     add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
     add("--duc75", action="store_true", help="as in DUC-2004: --bytes 75 --multi average, and the interval of recall")
     add_scoring_options(parser, RESAMPLES)
+    other_scores.add_options(parser)
     add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
     add("--format", choices=["table", "json"], default="table", help="form of what is printed (default: %(default)s)")
     return parser
@@ -74,20 +80,25 @@ def _score(args: argparse.Namespace) -> None:
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
+    other_scores.check_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names)
     if not args.quiet:
         warn("etads-rouge", find_swap(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
             warn("etads-rouge", find_leftovers(name, lines))
+    others = other_scores.scorers(args)
     scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
+    heads, figures, signatures = other_scores.score_texts(others, texts[0], texts[1:], settings)
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
-        write_examples(args.per_example, scores, settings.metrics)
+        write_examples(args.per_example, scores, settings.metrics, heads, figures)
+    also = other_scores.describe(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
-    as_json = json.dumps({**files, **report.to_dict()}, indent=2)
+    as_json = json.dumps({**files, **report.to_dict(), **({"also": also} if also else {})}, indent=2)
     heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])
     table = report.format_table("recall" if args.duc75 else "f1")
+    table += f"\n\n{other_scores.format_table(also)}" if also else ""
     print(as_json if args.format == "json" else f"{heading}\n\n{table}")
     if args.json:
         Path(args.json).write_text(as_json + "\n", encoding="utf-8")
@@ -119,6 +130,7 @@ example:
     add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
     add_scoring_options(parser, COMPARE_RESAMPLES)
+    other_scores.add_options(parser)
     return parser
 
 
@@ -128,13 +140,17 @@ def compare_files(args: argparse.Namespace) -> Dict[str, Any]:
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
+    other_scores.check_options(args)
     names = [args.first, args.second, *args.references]
     texts = read_summaries(names)
     if not args.quiet:
         for name, lines in zip(names, texts):
             warn("etads-compare", find_leftovers(name, lines))
     figure = list(FIGURES).index(args.figure)
-    first, second = (pair_scores(t, texts[2:], settings, args.jobs, progress=True)[:, :, figure] for t in texts[:2])
+    others = other_scores.scorers(args)
+    rouges = [pair_scores(t, texts[2:], settings, args.jobs, progress=True)[:, :, figure] for t in texts[:2]]
+    scored = [other_scores.score_texts(others, t, texts[2:], settings) for t in texts[:2]]
+    first, second = (np.concatenate([one, more[1]], axis=1) for one, more in zip(rouges, scored))
     found = {name: values.tolist() for name, values in compare_pairs(first, second, args.bootstrap, args.seed).items()}
     rows = {
         metric: {
@@ -145,16 +161,18 @@ def compare_files(args: argparse.Namespace) -> Dict[str, Any]:
             "p_bootstrap": found["p_bootstrap"][m],
             "p_randomisation": found["p_randomisation"][m],
         }
-        for m, metric in enumerate(settings.metrics)
+        for m, metric in enumerate([*settings.metrics, *scored[0][0]])
     }
     tests = f"figure:{args.figure}|tests:paired-bootstrap,approximate-randomisation|resamples:{args.bootstrap}"
-    signature = f"ROUGE|{settings.signature(len(texts) - 2)}|n:{len(first)}|{tests}|seed:{args.seed}|v:{__version__}"
+    made = f"n:{len(first)}|{tests}|seed:{args.seed}|v:{__version__}"
+    more = {"also_signatures": [f"{signature}|{made}" for signature in scored[0][2]]} if others else {}
     return {
         "first_file": names[0],
         "second_file": names[1],
         "reference_files": names[2:],
         "scores": rows,
-        "signature": signature,
+        "signature": f"ROUGE|{settings.signature(len(texts) - 2)}|{made}",
+        **more,
     }
 
 
@@ -162,14 +180,15 @@ def _compare(args: argparse.Namespace) -> None:
     report = compare_files(args)
     print(f"A: {report['first_file']}\nB: {report['second_file']}")
     print("\n".join(f"reference: {name}" for name in report["reference_files"]) + "\n")
-    head = f"{'metric':<9} {FIGURES[args.figure] + ' of A':>8} {'of B':>8} {'A - B':>8}"
+    width = max(9, *map(len, report["scores"]))
+    head = f"{'metric':<{width}} {FIGURES[args.figure] + ' of A':>8} {'of B':>8} {'A - B':>8}"
     print(f"{head}   {'95 % interval':<17} {'p boot.':>8} {'p rand.':>8}")
     for name, row in report["scores"].items():
         means = f"{row['first']:8.2f} {row['second']:8.2f} {row['difference']:+8.2f}"
         interval = "[{:+.2f}, {:+.2f}]".format(*row["interval"])
         p_values = f"{row['p_bootstrap']:8.4f} {row['p_randomisation']:8.4f}"
-        print(f"{'ROUGE-' + name[5:]:<9} {means}   {interval:<17} {p_values}")
-    print(report["signature"])
+        print(f"{name.replace('rouge', 'ROUGE-'):<{width}} {means}   {interval:<17} {p_values}")
+    print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
         Path(args.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 

@@ -1,0 +1,219 @@
+"""METEOR and BERTScore of summaries, beside their ROUGE; both need data that the user has put on this machine.
+
+METEOR is that of Banerjee and Lavie (2005) as nltk computes it, which needs WordNet for synonyms; without them it would
+be another measure. BERTScore is that of Zhang et al. (2020), computed by the package bert-score with a model in a
+folder. Nothing is downloaded.
+"""
+
+import argparse
+import functools
+import hashlib
+import io
+import os
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .. import __version__
+from .resampling import bootstrap_intervals
+from .rouge import Settings
+
+NAMES = ("meteor", "bertscore")
+FIGURES = {"meteor": ("METEOR",), "bertscore": ("BERTScore-F1", "BERTScore-P", "BERTScore-R")}
+"""What each score consists of."""
+DEBIAN_WORDNET = Path("/usr/share/wordnet")
+NO_WORDNET = (
+    "--also meteor needs WordNet, from which it takes synonyms: install Debian's wordnet-base, put nltk's wordnet.zip "
+    "into ~/nltk_data/corpora, or name a folder with data.noun, index.noun and the like by --wordnet"
+)
+
+Scored = Tuple[np.ndarray, str]
+"""The figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says what they depend on."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add --also and the options of the scores that it names."""
+    add = parser.add_argument
+    add("--also", choices=NAMES, nargs="+", default=[],
+        help="further scores: METEOR, needs WordNet; BERTScore, needs a model (pip install bert-score)")  # fmt: skip
+    add("--wordnet", metavar="DIR", help="meteor: folder of WordNet's files (default: nltk's corpus, or Debian's "
+        f"{DEBIAN_WORDNET})")  # fmt: skip
+    add("--bertscore-model", metavar="DIR", help="bertscore: folder of a model and its tokenizer, as save_pretrained "
+        "writes them")  # fmt: skip
+    add("--bertscore-layer", metavar="N", type=int, help="bertscore: take the states of layer N (default: the one that "
+        "bert-score takes of the model that the folder is named after, else the last)")  # fmt: skip
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise ValueError for options that have no effect or are missing."""
+    for option, name in (("wordnet", "meteor"), ("bertscore_model", "bertscore"), ("bertscore_layer", "bertscore")):
+        if getattr(args, option) is not None and name not in args.also:
+            raise ValueError(f"--{option.replace('_', '-')} has no effect without --also {name}")
+    if "bertscore" in args.also and not args.bertscore_model:
+        raise ValueError("--also bertscore: name the folder of a model by --bertscore-model; nothing is downloaded")
+    if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
+        raise ValueError(f'--bertscore-model "{args.bertscore_model}": no folder of a model (config.json is not there)')
+
+
+def scorers(args: argparse.Namespace) -> Dict[str, Callable[[List[str], List[List[str]]], Scored]]:
+    """Name -> scorer of each score that --also names; their data are found and loaded now.
+
+    Raises:
+        ValueError: the data or a package are not there.
+    """
+    made: Dict[str, Callable[[List[str], List[List[str]]], Scored]] = {}
+    for name in dict.fromkeys(args.also):
+        if name == "meteor":
+            made[name] = functools.partial(meteor, find_wordnet(args.wordnet))
+        else:
+            made[name] = functools.partial(bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
+    return made
+
+
+def find_wordnet(folder: Optional[str]) -> Any:
+    """nltk's reader of WordNet; ValueError, which says what to put where, if there is none.
+
+    Args:
+        folder: with WordNet's files; None for nltk's corpus, or else Debian's.
+    """
+    import nltk.data
+    from nltk.corpus import wordnet
+
+    if folder is None:
+        try:
+            wordnet.ensure_loaded()
+            return wordnet
+        except LookupError:
+            folder = str(DEBIAN_WORDNET)
+            if not DEBIAN_WORDNET.is_dir():
+                raise ValueError(NO_WORDNET) from None
+    path = Path(folder).resolve()
+    missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
+    if missing:
+        raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
+    nltk.data.path.append(str(path))  # nltk reads from the folders that it is told of only
+    return _wordnet_class()(str(path), None)
+
+
+def _wordnet_class() -> Any:
+    """nltk's reader of WordNet without what METEOR does not need: names of files of lexicographers, other languages."""
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+    class English(WordNetCorpusReader):
+        def open(self, file: str) -> Any:
+            if file == "lexnames":  # Debian's package has none
+                return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
+            return super().open(file)
+
+        def map_wn(self, version: str = "wordnet") -> Any:
+            return None
+
+    return English
+
+
+def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
+    """METEOR of each pair: the best of its references; 0 for an empty hypothesis.
+
+    nltk looks up the stems of words that have not matched, so synonyms are missed whose stem is no word.
+
+    Args:
+        wordnet: nltk's reader. hypotheses: n texts. references: n lists of texts.
+    """
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+    from nltk.translate.meteor_score import meteor_score
+
+    words = NLTKWordTokenizer().tokenize
+    found = [
+        meteor_score([words(text) for text in texts], words(hypothesis), wordnet=wordnet) if hypothesis else 0.0
+        for hypothesis, texts in zip(hypotheses, references)
+    ]
+    signature = f"METEOR|nltk:{metadata.version('nltk')}|wordnet:{wordnet.get_version()}|alpha:0.9|beta:3|gamma:0.5"
+    return 100 * np.array(found)[:, None], f"{signature}|stem:porter|tok:nltk|case:lower"
+
+
+def load_bertscore(folder: str, layer: Optional[int]) -> Any:
+    """bert-score's scorer with the model in a folder; ValueError if bert-score is missing, or the model no such."""
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+    try:
+        from bert_score import BERTScorer
+        from bert_score.utils import model2layers
+        from transformers import AutoConfig
+    except (ImportError, OSError) as error:
+        raise ValueError(f"--also bertscore needs bert-score: pip install bert-score ({error})") from None
+    try:
+        last = AutoConfig.from_pretrained(folder).num_hidden_layers
+        chosen = layer or min(model2layers.get(Path(folder).resolve().name, last), last)
+        if not 1 <= chosen <= last:
+            raise ValueError(f"--bertscore-layer {chosen}: the model has layers 1 to {last}")
+        return BERTScorer(model_type=folder, num_layers=chosen)
+    except (OSError, KeyError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f'--bertscore-model "{folder}": cannot be loaded ({reason})') from None
+
+
+def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
+    """BERTScore's F1, precision and recall of each pair, without idf and rescaling: of the best reference by F1.
+
+    Empty texts score 0; bert-score fails on them with transformers 5.
+    """
+    found = np.zeros((len(hypotheses), 3))
+    texts = [[text for text in several if text] for several in references]
+    rows = [row for row, hypothesis in enumerate(hypotheses) if hypothesis and texts[row]]
+    if rows:
+        values = scorer.score([hypotheses[row] for row in rows], [texts[row] for row in rows])
+        precision, recall, f1 = (value.double().numpy() for value in values)
+        found[rows] = np.stack([f1, precision, recall], axis=1)
+    folder = Path(scorer.model_type).resolve()
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        digest.update(path.name.encode() + path.read_bytes())
+    versions = "|".join(f"{name}:{metadata.version(name)}" for name in ("bert-score", "transformers"))
+    model = f"model:{folder.name},sha256 {digest.hexdigest()[:12]}|layer:{scorer.num_layers}"
+    return 100 * found, f"BERTSCORE|{versions}|{model}|idf:no|rescaled:no"
+
+
+def score_texts(
+    names: Dict[str, Callable[..., Scored]],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    settings: Settings,
+) -> Tuple[List[str], np.ndarray, List[str]]:
+    """All figures of the scores: their names, (n, figures), and the beginning of a signature for each score.
+
+    Args:
+        names: as :func:`scorers` returns. hypotheses: n lines. references: sets of n lines each.
+        settings: those of ROUGE, of which sentence marks and the limit of bytes count here, too.
+    """
+    texts = [[" ".join(settings.prepare(line)) for line in lines] for lines in (hypotheses, *references)]
+    # an empty reference stands for a missing one
+    several = [[text for text in found if text] or [""] for found in zip(*texts[1:])]
+    heads: List[str] = []
+    parts, signatures = [np.empty((len(texts[0]), 0))], []
+    for name, scorer in names.items():
+        figures, signature = scorer(texts[0], several)
+        limit = [f"bytes:{settings.byte_limit}"] * bool(settings.byte_limit)
+        heads += FIGURES[name]
+        parts.append(figures)
+        signatures.append("|".join([signature, f"refs:{len(references)}" + ",best" * (len(references) > 1), *limit]))
+    return heads, np.concatenate(parts, axis=1), signatures
+
+
+def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
+    """Means, 95 % intervals and signatures, in types that JSON has."""
+    low, high = bootstrap_intervals(figures, bootstrap, seed).tolist()
+    means = figures.mean(axis=0).tolist()
+    made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}"
+    return {
+        "scores": {head: {"mean": means[i], "interval": [low[i], high[i]]} for i, head in enumerate(heads)},
+        "signatures": [f"{signature}|{made}" for signature in signatures],
+    }
+
+
+def format_table(report: Dict[str, Any]) -> str:
+    """The report of :func:`describe` for the terminal; no newline at the end."""
+    rows = [f"{'score':<12} {'mean':>7}   95 % interval"]
+    for head, score in report["scores"].items():
+        rows.append(f"{head:<12} {score['mean']:7.2f}   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]")
+    return "\n".join([*rows, *report["signatures"]])
