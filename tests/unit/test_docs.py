@@ -9,6 +9,7 @@ from documented import PAGES, ROOT, blocks, commands_of, parser_of, project_comm
 from fairseq import options, registry
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.language_modeling import LanguageModelingConfig
 
 from fairseq_etads.options import SummarizationConfig
 
@@ -55,10 +56,10 @@ def fairseq_options():
         options.get_interactive_generation_parser(),
     ]
     parts = [cls for r in registry.REGISTRIES.values() for cls in r["dataclass_registry"].values() if cls is not None]
-    for part in [SummarizationConfig, *parts]:
+    for part in [SummarizationConfig, LanguageModelingConfig, *parts]:
         parsers.append(argparse.ArgumentParser())
         gen_parser_from_dataclass(parsers[-1], part())
-    for arch in ("etads", "pg_coverage"):  # one of each family
+    for arch in ("etads", "pg_coverage", "transformer_lm"):  # one of each family, and a language model
         parsers.append(argparse.ArgumentParser())
         ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
     return set().union(*map(options_of, parsers))
