@@ -57,6 +57,9 @@ supervise etads-debian --sample --out "$out/text"
 
 common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
 model=("${SINUSOIDAL[@]}" --dropout 0.25)
+# what learns most from few pairs; the papers' own forms are the defaults of the architectures
+[ "$pointer" = none ] || model+=(--pointer-continue)
+case $arch in etads | etads_focus) model+=(--focus-center relative --focus-initial-scope 2,2,2,half) ;; esac
 summarise() {
     supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
         --beam 5 --min-len 4 --max-len 30 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 2

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import logging
 import signal
 from multiprocessing import forkserver
 
@@ -37,6 +38,7 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_setup():
     """Before the fixtures of each test."""
     seeds.start()
+    logging.getLogger("fairseq_etads").setLevel(logging.NOTSET)  # importing Summarizer silences it
 
 
 @pytest.fixture
