@@ -3,8 +3,10 @@
     python benchmarks/bench_pointer.py [--output benchmarks/results/pointer.json]
 
 A step is the forward and backward pass of etads with --criterion summarization_nll (label smoothing 0.1), without the
-optimiser, on 10 documents of 400 tokens, one in twelve of them unknown, with summaries of 100 tokens and 50,000 known
-words. The variants take turns in one process; the peer is the same model with --pointer none.
+optimiser. One in twelve of a document's words is unknown. The variants take turns in one process; the peer is the same
+model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes. The paper's:
+10 documents of 400 tokens, summaries of 100 tokens, 50,000 known words. The quickstart's: 66 documents of 60 tokens,
+summaries of 8 tokens, 1,000 known words.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import time
 import warnings
 from argparse import Namespace
 from pathlib import Path
+from typing import Any, Dict, NamedTuple
 
 import torch
 from bench_focus_attention import machine
@@ -29,11 +32,31 @@ from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 VARIANTS = {
-    "none": ("none", 0.0),
-    "soft": ("soft", 0.0),
-    "soft, coverage loss": ("soft", 1.0),
-    "switch": ("switch", 0.0),
+    "none": ({"pointer": "none"}, 0.0),
+    "soft": ({"pointer": "soft"}, 0.0),
+    "soft, continuing": ({"pointer": "soft", "pointer_continue": True}, 0.0),
+    "soft, coverage loss": ({"pointer": "soft"}, 1.0),
+    "switch": ({"pointer": "switch"}, 0.0),
 }
+"""Options of the model, and --coverage-loss."""
+
+
+class Size(NamedTuple):
+    """Documents, their tokens, the summaries' tokens, known words, and options of the model."""
+
+    documents: int
+    source: int
+    target: int
+    vocabulary: int
+    model: Dict[str, Any]
+
+
+_SMALL = {
+    f"{side}_{name}": value
+    for side in ("encoder", "decoder")
+    for name, value in {"layers": 2, "embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4}.items()
+}
+SIZES = {"paper": Size(10, 400, 100, 50000, {}), "quickstart": Size(66, 60, 8, 1000, _SMALL)}
 
 
 def make_task(known, tail):
@@ -43,55 +66,76 @@ def make_task(known, tail):
     return SummarizationTask(SummarizationConfig(), dictionary, dictionary)
 
 
-def make_sample(known, tail):
+def make_sample(size, tail):
     generator = torch.Generator().manual_seed(0)
-    source = torch.randint(4, known, (10, 400), generator=generator)
-    rare = torch.randint(known, known + tail, (10, 400), generator=generator)
-    source = torch.where(torch.rand(10, 400, generator=generator) < 1 / 12, rare, source)
-    source[-1, 350:] = 1  # padding, as in real batches
-    target = torch.randint(4, known, (10, 100), generator=generator)
-    target[:, ::10] = source[:, 10:20]  # some of it is copied
+    shape = size.documents, size.source
+    source = torch.randint(4, size.vocabulary, shape, generator=generator)
+    rare = torch.randint(size.vocabulary, size.vocabulary + tail, shape, generator=generator)
+    source = torch.where(torch.rand(shape, generator=generator) < 1 / 12, rare, source)
+    source[-1, size.source * 7 // 8 :] = 1  # padding, as in real batches
+    target = torch.randint(4, size.vocabulary, (size.documents, size.target), generator=generator)
+    copied = target[:, ::10].shape[1]
+    target[:, ::10] = source[:, 10 : 10 + copied]  # some of it is copied
     previous = target.roll(1, 1)
     net_input = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": previous}
-    return {"id": torch.arange(10), "net_input": net_input, "target": target, "ntokens": target.numel()}
+    return {"id": torch.arange(size.documents), "net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
-def time_steps(args):
-    """Median seconds of a step of each variant."""
-    task = make_task(args.vocabulary, 10000)
-    sample = make_sample(args.vocabulary, 10000)
+def time_steps(size, runs):
+    """The seconds of each step of each variant, the first left out."""
+    task = make_task(size.vocabulary, 10000)
+    sample = make_sample(size, 10000)
     systems = {}
-    for name, (pointer, coverage) in VARIANTS.items():
-        cfg = convert_namespace_to_omegaconf(Namespace(arch="etads", pointer=pointer)).model
+    for name, (options, coverage) in VARIANTS.items():
+        cfg = convert_namespace_to_omegaconf(Namespace(arch="etads", **options, **size.model)).model
         model = ARCH_MODEL_REGISTRY["etads"].build_model(cfg, task).train()
         systems[name] = model, SummarizationNLL(task, False, 0.1, coverage, 0, 0, 1.0)
     seconds = {name: [] for name in systems}
-    for run in range(args.runs + 1):
+    for run in range(runs + 1):
         for name, (model, criterion) in systems.items():
             model.zero_grad()
             started = time.perf_counter()
             criterion(model, sample)[0].backward()
             if run:
                 seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return seconds
 
 
-def time_batch_vocab(args):
+def describe(size, seconds):
+    """Median seconds, and ratios of the medians to the two peers."""
+    steps = {name: statistics.median(values) for name, values in seconds.items()}
+    step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
+    return {
+        "step": f"{step}, {size.vocabulary:,} known words, forward and backward, float32",
+        "runs": len(seconds["none"]),
+        "median seconds of a step": {name: round(value, 4) for name, value in steps.items()},
+        "ratio to --pointer none": {name: round(value / steps["none"], 3) for name, value in steps.items()},
+        "ratio of --pointer-continue to --pointer soft": round(steps["soft, continuing"] / steps["soft"], 3),
+        "quartiles of this ratio, run by run": [
+            round(value, 3)
+            for value in statistics.quantiles(
+                [ours / peer for ours, peer in zip(seconds["soft, continuing"], seconds["soft"])], n=4
+            )
+        ],
+    }
+
+
+def time_batch_vocab():
     """Median seconds of making the vocabulary of the batch."""
-    source = make_sample(args.vocabulary, 10000)["net_input"]["src_tokens"]
+    source = make_sample(SIZES["paper"], 10000)["net_input"]["src_tokens"]
     seconds = []
     for _ in range(50):
         started = time.perf_counter()
-        BatchVocab(source, args.vocabulary, pad=1, bos=0, eos=2, unk=3)
+        BatchVocab(source, SIZES["paper"].vocabulary, pad=1, bos=0, eos=2, unk=3)
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds)
 
 
-def time_dictionary(args):
-    """Median seconds of loading a dictionary of ``--vocabulary`` known words and a tail up to 800,000."""
+def time_dictionary():
+    """Median seconds of loading a dictionary of 50,000 known words and a tail up to 800,000."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "dict.txt"
-        lines = (f"someword{number} {max(0, args.vocabulary - number)}\n" for number in range(800000))
+        lines = (f"someword{number} {max(0, SIZES['paper'].vocabulary - number)}\n" for number in range(800000))
         path.write_text("".join(lines))
         seconds = []
         for _ in range(5):
@@ -104,21 +148,15 @@ def time_dictionary(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "pointer.json")
-    parser.add_argument("--runs", type=int, default=7, help="counted steps of each variant (default: %(default)s)")
-    parser.add_argument("--vocabulary", type=int, default=50000, help="known words (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=15, help="counted steps of each variant (default: %(default)s)")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="default: both")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    steps = time_steps(args)
-    report = {
-        "machine": machine(),
-        "step": "etads, 10 documents x 400 tokens, 10 summaries x 100 tokens, forward and backward, float32",
-        "vocabulary": args.vocabulary,
-        "runs": args.runs,
-        "median seconds of a step": {name: round(value, 3) for name, value in steps.items()},
-        "ratio to --pointer none": {name: round(value / steps["none"], 3) for name, value in steps.items()},
-        "median seconds of BatchVocab": round(time_batch_vocab(args), 5),
-        "median seconds of loading 800,000 words": round(time_dictionary(args), 2),
-    }
+    report = {"machine": machine()}
+    for name in args.sizes:
+        report[name] = describe(SIZES[name], time_steps(SIZES[name], args.runs))
+    report["median seconds of BatchVocab"] = round(time_batch_vocab(), 5)
+    report["median seconds of loading 800,000 words"] = round(time_dictionary(), 2)
     print(json.dumps(report, indent=2, ensure_ascii=False))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=2) + "\n")

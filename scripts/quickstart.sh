@@ -8,7 +8,7 @@
 #   --pointer KIND   soft (default), switch or none: how words of the document are copied
 #   --tokens KIND    word (default), bpe or sentencepiece
 #   --size N         words known, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
-#   --steps N        training steps (default: 1800, 5 to 7 minutes on 2 cores)
+#   --steps N        training steps (default: 1800, 5 to 10 minutes on 2 cores)
 #   --minutes N      stop training after N minutes, trained or not (default: no limit)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
 #   --no-install     use the environment that is active
