@@ -51,7 +51,9 @@ def _checkpoint_classes() -> List[Any]:
     import omegaconf
     from omegaconf import base, nodes
 
-    classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float, typing.Any]
+    classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
+    # torch asks classes for their names; Python 3.9's Any is none and has none
+    classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
     classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]

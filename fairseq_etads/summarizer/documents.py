@@ -126,4 +126,4 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """The word that the tokens of one word make."""
-        return "".join(self._spelling(token) or token for token in tokens).strip()
+        return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
