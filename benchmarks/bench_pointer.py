@@ -1,6 +1,7 @@
 """What copying costs: a training step with and without a pointer, the vocabulary of a batch, a long dictionary.
 
     python benchmarks/bench_pointer.py [--output benchmarks/results/pointer.json]
+    python benchmarks/bench_pointer.py --sizes quickstart --runs 25 --output benchmarks/results/pointer_quickstart.json
 
 A step is the forward and backward pass of etads with --criterion summarization_nll (label smoothing 0.1), without the
 optimiser. One in twelve of a document's words is unknown. The variants take turns in one process; the peer is the same
