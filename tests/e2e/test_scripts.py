@@ -40,7 +40,10 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
     command = [sys.executable, str(SCRIPTS / "mutation.py")]
     output = run_command([*command, "--help"], cwd=tmp_path).stdout
     assert "scripts/mutation.py [options]" in output and "search/penalties" in output
-    for options, words in ((["layers"], "layers: choose among focus, attention,"), (["--jobs", "0"], "--jobs 0: choose 1")):
+    for options, words in (
+        (["layers"], "layers: choose among focus, attention,"),
+        (["--jobs", "0"], "--jobs 0: choose 1"),
+    ):
         result = run_command([*command, *options], cwd=tmp_path, check=False)
         assert result.returncode == 2 and f"mutation.py: {words}" in result.stdout
 
