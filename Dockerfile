@@ -1,10 +1,10 @@
 # fairseq-etads on Debian with Python 3.11, and with a torch for processors.
 #
 #   docker build -t fairseq-etads .
-#   docker run --rm -it -v "$PWD/runs:/work/runs" fairseq-etads scripts/quickstart.sh --no-install
+#   docker run --rm -it -v "$PWD/runs:/fairseq-etads/runs" fairseq-etads scripts/quickstart.sh --no-install
 FROM python:3.11-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends g++ libxml-parser-perl && rm -rf /var/lib/apt/lists/*
-WORKDIR /work
+WORKDIR /fairseq-etads
 COPY setup.py pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md CITATION.cff constraints.txt ./
 COPY fairseq_etads fairseq_etads
 COPY preprocess preprocess
