@@ -8,7 +8,7 @@ Source: You et al. 2019, "Improving Abstractive Document Summarization with Sali
 section 3.2. docs/etads.md says how it is computed, and how exactly.
 """
 
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,26 @@ def document_positions(
     return (real.cumsum(1) - 1).clamp(min=0) * real, real.sum(1).clamp(min=1)
 
 
+class _Focus(NamedTuple):
+    """mu, sigma and factors of the bias, (B, H, T) each; no strength: 1."""
+
+    center: Tensor
+    scope: Tensor
+    strength: Optional[Tensor]
+
+    @property
+    def needs_gradient(self) -> bool:
+        return any(x is not None and x.requires_grad for x in self)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "_Focus":
+        return _Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
+
+    def split(self, rows: int) -> "List[_Focus]":
+        """The focus of so many queries at a time."""
+        starts = range(0, self.center.shape[2], rows)
+        return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
+
+
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optional[Tensor] = None) -> Tensor:
     """The Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
 
@@ -71,17 +91,15 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
     return bias if strength is None else bias * strength.unsqueeze(-1)
 
 
-def _bias_coefficients(
-    center: Tensor, scope: Tensor, strength: Optional[Tensor], origin: Tensor
-) -> Tuple[Tensor, Tensor, Tensor]:
+def _bias_coefficients(focus: _Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """-(P - mu)^2 * 2 / sigma^2 (times the strength) as a polynomial in x = P - origin: coefficients of x^2, x and 1.
 
     ``origin`` broadcasts against the others; each result has the broadcast shape.
     """
-    steepness = 2.0 / scope.clamp(min=SCOPE_FLOOR) ** 2
-    if strength is not None:
-        steepness = steepness * strength
-    offset = origin - center
+    steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
+    if focus.strength is not None:
+        steepness = steepness * focus.strength
+    offset = origin - focus.center
     return -steepness, -2.0 * steepness * offset, -steepness * offset**2
 
 
@@ -98,9 +116,7 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
     return width, torch.arange(most, device=positions.device) * width, block
 
 
-def _value_columns(
-    center: Tensor, scope: Tensor, strength: Optional[Tensor], positions: Tensor, lengths: Tensor
-) -> Tuple[Tensor, Tensor]:
+def _value_columns(focus: _Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Columns whose dot product is the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
 
     Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
@@ -112,10 +128,9 @@ def _value_columns(
     origins = first + ((width - 1) / 2).floor()  # (B, N)
     x = positions - origins.gather(1, block)  # (B, S)
     with torch.no_grad():
-        center, scope, origin = center.double()[..., None], scope.double()[..., None], origins.double()[:, None, None]
-        strength = None if strength is None else strength.double()[..., None]
-        square, slope, level = _bias_coefficients(center, scope, strength, origin)  # (B, H, T, N), square (B, H, T, 1)
-        reach = torch.maximum((origin - center).abs(), width.double()[:, None, None] / 2 + 1)
+        focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
+        square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
+        reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
         largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # not 0 even at strength 0
         unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
         coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
@@ -127,9 +142,7 @@ def _value_columns(
     return queries, torch.cat([keys, keys], dim=-1)
 
 
-def _gradient_columns(
-    center: Tensor, scope: Tensor, strength: Optional[Tensor], positions: Tensor, lengths: Tensor
-) -> Tuple[Tensor, Tensor]:
+def _gradient_columns(focus: _Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Columns that add exactly 0 to the scores and carry the gradient to center, scope and strength.
 
     Queries (B, H, T, 1 + 2 N), keys (B, S, 1 + 2 N). The gradient is a difference of moments of the positions, which
@@ -140,31 +153,21 @@ def _gradient_columns(
     member = F.one_hot(block, origins.shape[1]).to(positions.dtype)  # (B, S, N)
     x = positions - origins.gather(1, block)
 
-    center, scope = center.unsqueeze(-1), scope.unsqueeze(-1)
-    strength = None if strength is None else strength.unsqueeze(-1)
-    square, slope, level = _bias_coefficients(center, scope, strength, origins[:, None, None, :])
+    square, slope, level = _bias_coefficients(focus.map(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
     queries = torch.cat([square, slope, level], dim=-1)
     keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
     return queries - queries.detach(), keys
 
 
 def _focus_by_columns(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    center: Tensor,
-    scope: Tensor,
-    strength: Optional[Tensor],
-    padding: Optional[Tensor],
-    dropout_p: float,
+    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
     batch, heads, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
-    focus = center, scope, strength
-    columns = [_value_columns(*focus, positions, lengths)]
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in focus):
-        columns.append(_gradient_columns(*focus, positions, lengths))
+    columns = [_value_columns(focus, positions, lengths)]
+    if torch.is_grad_enabled() and focus.needs_gradient:
+        columns.append(_gradient_columns(focus, positions, lengths))
     query_columns = torch.cat([queries.to(q.dtype) for queries, _ in columns], dim=-1)
     key_columns = torch.cat([keys for _, keys in columns], dim=-1).to(q.dtype)
     if padding is not None:
@@ -190,43 +193,25 @@ def _focus_by_columns(
 
 
 def _focus_by_bias(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    center: Tensor,
-    scope: Tensor,
-    strength: Optional[Tensor],
-    padding: Optional[Tensor],
-    dropout_p: float,
+    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "bias" of :func:`focus_attention`; q, center, scope, strength may be those of some of the queries."""
+    """The form "bias" of :func:`focus_attention`; q and focus may be those of some of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
-    bias = focal_bias(center, scope, positions, strength)  # (B, H, T, S)
+    bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
     if padding is not None:
         bias = bias.masked_fill(padding[:, None, None, :], PADDING_SCORE)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
 
 
 def _focus_by_blocks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    center: Tensor,
-    scope: Tensor,
-    strength: Optional[Tensor],
-    padding: Optional[Tensor],
-    dropout_p: float,
+    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "blocks" of :func:`focus_attention`."""
     rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
-    split = [x.split(rows, dim=2) for x in (q, center, scope)]
-    strengths: Sequence[Optional[Tensor]] = [None] * len(split[0])
-    if strength is not None:
-        strengths = strength.split(rows, dim=2)
     pieces = []
-    for q_rows, center_rows, scope_rows, strength_rows in zip(*split, strengths):
-        arguments = (q_rows, k, v, center_rows, scope_rows, strength_rows, padding, dropout_p)
+    for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split(rows)):
+        arguments = (q_rows, k, v, focus_rows, padding, dropout_p)
         if torch.is_grad_enabled():
             pieces.append(checkpoint(_focus_by_bias, *arguments, use_reentrant=False))
         else:
@@ -309,7 +294,7 @@ def focus_attention(
     work = torch.promote_types(q.dtype, torch.float32)
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]
     with torch.autocast(q.device.type, enabled=False):
-        inputs = [x.to(work) for x in (q, k, v, center, scope)]
-        factors = None if strength is None else strength.to(work)[None, :, None].expand_as(center)
-        out = compute(*inputs, factors, key_padding_mask, dropout_p)
+        factors = None if strength is None else strength[None, :, None].expand_as(center)
+        focus = _Focus(center, scope, factors).map(lambda x: x.to(work))
+        out = compute(q.to(work), k.to(work), v.to(work), focus, key_padding_mask, dropout_p)
     return out.to(q.dtype)
