@@ -28,16 +28,19 @@ from unittest import mock
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from .deferred import STATISTICS, deferred
+
 # importing fairseq logs a message about a missing tensorboardX, whoever imports it
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-from fairseq import checkpoint_utils, file_io, utils  # noqa: E402
-from fairseq.data import iterators  # noqa: E402
-from fairseq.data.encoders.gpt2_bpe import GPT2BPE  # noqa: E402
-from fairseq.distributed import utils as distributed_utils  # noqa: E402
-from fairseq.file_io import PathManager  # noqa: E402
-from fairseq.logging import meters  # noqa: E402
-from fairseq.tasks.fairseq_task import StatefulContainer  # noqa: E402
+with deferred(*STATISTICS):
+    from fairseq import checkpoint_utils, file_io, utils
+    from fairseq.data import iterators
+    from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq.file_io import PathManager
+    from fairseq.logging import meters
+    from fairseq.tasks.fairseq_task import StatefulContainer
 
 logger = logging.getLogger(__name__)
 

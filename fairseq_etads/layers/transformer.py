@@ -268,6 +268,10 @@ class SummaryAttention(MultiheadAttention):
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """As fairseq's. With a BeamState: query (1, B * beam, d_m) -> (1, B * beam, d_m), None."""
         if not isinstance(incremental_state, BeamState):
+            if attn_mask is not None and key_padding_mask is not None:
+                # torch does the same, but warns of two types of mask and imports sympy to check them
+                hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
+                attn_mask, key_padding_mask = attn_mask.masked_fill(hidden, -math.inf), None  # (B * H, T, T)
             return super().forward(
                 query,
                 key,

@@ -3,13 +3,15 @@
 The classes below take one sentence at a time and know nothing of sentence marks;
 :class:`fairseq_etads.text.tokenizer.TextTokenizer` cuts lines at the marks and puts them back.
 
-nltk and sacremoses are imported by the functions that use them. Together they take more than a second (nltk imports
-scipy and scikit-learn if they are installed), for which ``etads-rouge --help`` should not have to wait.
+nltk and sacremoses are imported by the functions that use them: they take half a second, for which
+``etads-rouge --help`` should not have to wait.
 """
 
 import functools
 import re
 from typing import Any, Dict, Iterator, List
+
+from ..deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
 """Stands between the sentences of a line: in raw text, among tokens and in summaries."""
@@ -36,8 +38,10 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 @functools.lru_cache(maxsize=None)
 def _punkt() -> Any:
     """Punkt's rules with Moses's abbreviations, which sacremoses brings: no trained model, nothing to download."""
-    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
     from sacremoses.corpus import NonbreakingPrefixes
+
+    with deferred(*STATISTICS):  # nltk imports all of its parts
+        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))

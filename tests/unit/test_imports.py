@@ -12,6 +12,7 @@ import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
+    {"deferred"},
     {"compat", "kernels", "focus", "text", "vocabulary"},
     {"attention", "console", "processes"},
     {"layers", "data"},
@@ -31,7 +32,7 @@ LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 FOR_PREPARATION = ("text", "vocabulary", "processes", "plugin", "console")
 MODEL_COMMANDS = {"export_command": ("folder", "search"), "summarize_command": ("folder", "search", "summarizer")}
 """Modules of ``preprocess/`` that tie prepared data to models, and the rooms that they alone may import, too."""
-WITHOUT_FAIRSEQ = ["console.py", "processes.py"]
+WITHOUT_FAIRSEQ = ["console.py", "deferred.py", "processes.py"]
 WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compression", "checksums")]
 WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")]
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
