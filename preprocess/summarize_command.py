@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from fairseq_etads.console import Parser, printable, run
-from fairseq_etads.folder.config import CONFIG, WEIGHTS, read_config
+from fairseq_etads.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from fairseq_etads.search import call_options
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError
@@ -26,6 +26,7 @@ from .resumable import ResumableLines
 
 EXAMPLES = """\
 examples:
+  echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
   etads-summarize model new-documents.txt                       every line is a document; summaries on the terminal
   etads-summarize model articles/ --output summaries.jsonl      every file in the folder is one; JSON lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="the model folder")
+    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
     add(
         "files",
         metavar="FILE",

@@ -1,22 +1,18 @@
-"""The commands ``etads-rouge`` and ``etads-compare``."""
+"""The command ``etads-rouge``."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Optional, Sequence
 
 import numpy as np
 
-from .. import __version__
 from ..console import Parser
 from . import other_scores
 from .command_line import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
-from .resampling import compare_pairs
 from .rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
 from .summaries import find_leftovers, find_swap
-
-COMPARE_RESAMPLES = 10_000
 
 
 def write_examples(
@@ -108,95 +104,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run ``etads-rouge`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _rouge_parser().parse_args(argv)
     return run("etads-rouge", lambda: _score(args))
-
-
-def _compare_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-compare",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Is one system really better than another? Paired tests on the ROUGE scores of the same documents.",
-        epilog="""\
-example:
-  etads-compare new.txt old.txt test.target
-
-  Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
-  p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). If you test several metrics or systems, divide your significance level by their number.
-  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
-    )
-    add = parser.add_argument
-    add("first", metavar="A", help="one system's summaries, one per line")
-    add("second", metavar="B", help="the other system's summaries")
-    add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
-    add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
-    add_scoring_options(parser, COMPARE_RESAMPLES)
-    other_scores.add_options(parser)
-    return parser
-
-
-def compare_files(args: argparse.Namespace) -> Dict[str, Any]:
-    """The report of ``etads-compare``, in types that JSON has."""
-    check_writable("--json", args.json)
-    settings = settings_of(args)
-    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
-    check_at_least(0, seed=args.seed)
-    other_scores.check_options(args)
-    names = [args.first, args.second, *args.references]
-    texts = read_summaries(names)
-    if not args.quiet:
-        for name, lines in zip(names, texts):
-            warn("etads-compare", find_leftovers(name, lines))
-    figure = list(FIGURES).index(args.figure)
-    others = other_scores.scorers(args)
-    rouges = [pair_scores(t, texts[2:], settings, args.jobs, progress=True)[:, :, figure] for t in texts[:2]]
-    scored = [other_scores.score_texts(others, t, texts[2:], settings) for t in texts[:2]]
-    first, second = (np.concatenate([one, more[1]], axis=1) for one, more in zip(rouges, scored))
-    found = {name: values.tolist() for name, values in compare_pairs(first, second, args.bootstrap, args.seed).items()}
-    rows = {
-        metric: {
-            "first": float(first[:, m].mean()),
-            "second": float(second[:, m].mean()),
-            "difference": found["difference"][m],
-            "interval": [found["interval"][0][m], found["interval"][1][m]],
-            "p_bootstrap": found["p_bootstrap"][m],
-            "p_randomisation": found["p_randomisation"][m],
-        }
-        for m, metric in enumerate([*settings.metrics, *scored[0][0]])
-    }
-    tests = f"figure:{args.figure}|tests:paired-bootstrap,approximate-randomisation|resamples:{args.bootstrap}"
-    made = f"n:{len(first)}|{tests}|seed:{args.seed}|v:{__version__}"
-    more = {"also_signatures": [f"{signature}|{made}" for signature in scored[0][2]]} if others else {}
-    return {
-        "first_file": names[0],
-        "second_file": names[1],
-        "reference_files": names[2:],
-        "scores": rows,
-        "signature": f"ROUGE|{settings.signature(len(texts) - 2)}|{made}",
-        **more,
-    }
-
-
-def _compare(args: argparse.Namespace) -> None:
-    report = compare_files(args)
-    print(f"A: {report['first_file']}\nB: {report['second_file']}")
-    print("\n".join(f"reference: {name}" for name in report["reference_files"]) + "\n")
-    width = max(9, *map(len, report["scores"]))
-    head = f"{'metric':<{width}} {FIGURES[args.figure] + ' of A':>8} {'of B':>8} {'A - B':>8}"
-    print(f"{head}   {'95 % interval':<17} {'p boot.':>8} {'p rand.':>8}")
-    for name, row in report["scores"].items():
-        means = f"{row['first']:8.2f} {row['second']:8.2f} {row['difference']:+8.2f}"
-        interval = "[{:+.2f}, {:+.2f}]".format(*row["interval"])
-        p_values = f"{row['p_bootstrap']:8.4f} {row['p_randomisation']:8.4f}"
-        print(f"{name.replace('rouge', 'ROUGE-'):<{width}} {means}   {interval:<17} {p_values}")
-    print("\n".join([report["signature"], *report.get("also_signatures", [])]))
-    if args.json:
-        Path(args.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-def compare_main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-compare`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _compare_parser().parse_args(argv)
-    return run("etads-compare", lambda: _compare(args))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """config.json of a model folder: reading it, with checks that refuse whatever is not one. Without torch and fairseq."""
 
 import json
+import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, NoReturn, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
 
 from ..search import call_options
 from ..text.files import InputError
 from ..text.words import WORD_KINDS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+BUNDLED = Path(__file__).parents[1] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
@@ -66,6 +68,22 @@ class FolderConfig:
         return SUBWORDS.get(self.text["subwords"], {})
 
 
+def bundled_models() -> List[str]:
+    """The names of the models that come with the package, in the order of the alphabet."""
+    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
+
+
+def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
+    """The folder that is meant by a path, or by the name of a model that comes with the package.
+
+    A model folder in the current folder comes first. Another folder of that name does not hide the model: the sources
+    of Debian's packages have a folder "debian".
+    """
+    path = Path(name)
+    is_name = path.name == os.fspath(name) and path.name in bundled_models()
+    return BUNDLED / path.name if is_name and not (path / CONFIG).is_file() else path
+
+
 def read_config(folder: Path) -> FolderConfig:
     """Read and check config.json.
 
@@ -74,7 +92,8 @@ def read_config(folder: Path) -> FolderConfig:
     """
     path = folder / CONFIG
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name one that etads-export has made")
+        bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
+        raise InputError(f"{folder}: no such folder; name one that etads-export has made, or {bundled}")
     if not path.is_file():
         raise InputError(f"{folder}: not a model folder, for it has no {CONFIG}; etads-export RUN FOLDER makes one")
     if path.stat().st_size > _LARGEST_FILE:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
+from ..folder.config import find_folder
 from ..folder.loading import load_folder
 from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
@@ -64,12 +65,13 @@ class Summarizer:
         """Load a model folder, which ``etads-export`` makes. No code of the folder is run.
 
         Args:
+            folder: or the name of a model that comes with the package, such as "debian".
             device: such as "cpu" or "cuda:0" (None: the GPU if there is one).
 
         Raises:
             InputError: it is no model folder, is damaged, or was made by a later version; says what to do.
         """
-        return cls(Path(folder), device)
+        return cls(find_folder(folder), device)
 
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()

@@ -55,7 +55,7 @@ def expected():
     for package, folder in FOLDERS.items():
         for path in folder.rglob("*"):
             relative = path.relative_to(folder).as_posix()
-            if path.suffix == ".py" or path.name == "py.typed" or relative.startswith("sample/"):
+            if path.suffix == ".py" or path.name == "py.typed" or relative.startswith(("sample/", "bundled/")):
                 yield f"{package}/{relative}"
 
 
@@ -63,6 +63,7 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     names = [name for name in wheel[0] if ".dist-info/" not in name]
     assert sorted(names) == sorted(expected())
     needed = {"fairseq_etads/py.typed", "fairseq_etads/layers/pointer.py", "etads_preprocess/sample/train.source.xz"}
+    needed.add("fairseq_etads/bundled/debian/model.safetensors")
     assert needed <= set(names)
     assert {name.split("/")[0] for name in names} == set(FOLDERS), "tests, scripts or benchmarks are in it"
 

@@ -59,6 +59,7 @@ WRONG = {
     "etads-dictionary": ["out", "--train", "missing"],
     "etads-export": ["missing", "out"],
     "etads-summarize": ["missing"],
+    "etads-likelihood": ["missing"],
 }
 WORK = {
     "etads-models": [],
@@ -74,6 +75,7 @@ WORK = {
     "etads-dictionary": ["out", "--train", "given"],
     "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
     "etads-summarize": ["."],
+    "etads-likelihood": ["."],
 }
 """Options with which the command opens the file "given", or else imports torch."""
 
@@ -113,6 +115,9 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
     if command == "etads-prepare":
         code = code.replace('"given"', '"train.source"')
+    if command == "etads-likelihood":
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
     if command == "etads-summarize":
         (tmp_path / "config.json").touch()
         code = code.replace('"given"', '"config.json"')

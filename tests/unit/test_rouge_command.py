@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from test_rouge import HYPOTHESES, REFERENCES
 
 from fairseq_etads.evaluation import analysis_command, command, rouge
-from fairseq_etads.evaluation.command import COMPARE_RESAMPLES, compare_main, main
+from fairseq_etads.evaluation.command import main
+from fairseq_etads.evaluation.compare_command import RESAMPLES as COMPARE_RESAMPLES
+from fairseq_etads.evaluation.compare_command import main as compare_main
 
 
 def write(path, lines):
@@ -31,7 +33,7 @@ def files(tmp_path):
     "name, function",
     [
         ("etads-rouge", "command:main"),
-        ("etads-compare", "command:compare_main"),
+        ("etads-compare", "compare_command:main"),
         ("etads-analyse", "analysis_command:main"),
         ("etads-human", "human_command:main"),
         ("etads-plot", "curves_command:main"),
@@ -242,7 +244,7 @@ def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path
     )
     for option, name in (("--json", tmp_path), ("--json", tmp_path / "a" / "b"), ("--per-example", "no/x.tsv")):
         check_error([*files, option, str(name)], capsys, f'{option} "{name}": no file can be written there')
-    assert command.compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
+    assert compare_main([*files, files[1], "--json", str(tmp_path)]) == 2
     assert f'--json "{tmp_path}"' in capsys.readouterr().err
 
 

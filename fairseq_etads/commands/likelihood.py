@@ -1,0 +1,71 @@
+"""The command ``etads-likelihood``: how likely a trained model finds each reference summary."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from ..console import Parser, run
+from ..evaluation.likelihood_file import CHECKPOINTS, likelihood_file
+from ..text.files import InputError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-likelihood",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Score the reference summaries of a prepared data set by a trained model, for etads-compare "
+        "--likelihood: the log-likelihood of each.",
+        epilog="""\
+examples:
+  etads-likelihood runs/etads                    # the test split, by checkpoint_best.pt
+  etads-likelihood runs/etads --subset valid --checkpoint last
+
+  The figures go into RUN/likelihood-SUBSET-CHECKPOINT.json and are used again as long as the checkpoint and the data
+  are the same. They are natural logarithms; a summary's end is one of its tokens.""",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
+    add("--subset", metavar="NAME", default="test", help="train, valid or test (default: %(default)s)")
+    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
+        "(default: %(default)s)")  # fmt: skip
+    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
+        "training)")  # fmt: skip
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    return parser
+
+
+def _score(args: argparse.Namespace) -> None:
+    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
+    if not checkpoint.is_file():
+        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
+    if args.max_tokens < 1:
+        raise InputError(f"--max-tokens {args.max_tokens}: choose 1 or more")
+    prepared = args.prepared or args.run / "prepared"
+    data: Optional[Path] = prepared / "bin"
+    if not (prepared / "bin").is_dir():
+        if args.prepared:
+            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
+        data = None
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
+    from .reference_likelihood import score_subset  # isort: skip
+
+    for name in ("fairseq", "fairseq_etads"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+    path = likelihood_file(args.run, args.subset, args.checkpoint)
+    found, is_new = score_subset(checkpoint, data, args.subset, path, args.max_tokens, args.device)
+    print(f"{path}: {found.summary()}" + ("" if is_new else " (scored before)"))
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-likelihood`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-likelihood", lambda: _score(args), ValueError, RuntimeError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

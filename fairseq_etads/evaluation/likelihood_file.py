@@ -1,0 +1,98 @@
+"""Files with the log-likelihood of each reference summary under a model; ``etads-likelihood`` writes them."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+
+from ..text.files import InputError
+
+CHECKPOINTS = ("best", "last")
+_FORMAT = "fairseq-etads likelihoods 1"
+
+
+def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
+    """Where the likelihoods of a run are; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    return run / f"likelihood-{subset}-{checkpoint}.json"
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """How likely a model finds the references of a data set, in their order.
+
+    Attributes:
+        checkpoint, data: SHA-256 of the checkpoint, and of all binarised files of the data set.
+        subset: such as "test".
+        log_likelihood: natural logarithm of each summary's probability.
+        tokens: of each summary, its end included.
+        unknown: how many of them the model takes for the unknown word, whose probability is that of any unknown word.
+    """
+
+    checkpoint: str
+    data: str
+    subset: str
+    log_likelihood: List[float]
+    tokens: List[int]
+    unknown: List[int]
+
+    def per_token(self) -> np.ndarray:
+        """The mean log-likelihood of a token, for each summary (n,)."""
+        return np.array(self.log_likelihood) / np.array(self.tokens)
+
+    def summary(self) -> str:
+        """The mean over the summaries, and over all tokens as a perplexity, in a line."""
+        perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
+        return (
+            f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} a token on average; perplexity "
+            f"{perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the file, in one step."""
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(json.dumps({"format": _FORMAT, **asdict(self)}) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+
+
+def read_likelihoods(path: Path) -> Likelihoods:
+    """Read a file of :meth:`Likelihoods.save`.
+
+    Raises:
+        InputError: it is damaged, or something else.
+    """
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8"))
+        if content.pop("format") != _FORMAT:
+            raise ValueError("another format")
+        found = Likelihoods(**content)
+        _check(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise InputError(f"{path} is damaged ({reason}): delete it, and it is made again") from None
+    return found
+
+
+def _check(found: Any) -> None:
+    """Raise ValueError if the lists are not such as :class:`Likelihoods` has."""
+    figures = (found.log_likelihood, found.tokens, found.unknown)
+    if not (len({len(values) for values in figures}) == 1 and found.tokens):
+        raise ValueError("lists of different lengths, or empty ones")
+    if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
+        raise ValueError("figures that cannot be")
+
+
+def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
+    """Raise InputError if two models' likelihoods are not of the same words.
+
+    Args:
+        names: of the two models, for the error.
+    """
+    what = "their likelihoods are not of the same words, so that their difference means nothing"
+    if first.tokens != second.tokens:
+        raise InputError(f"{names[0]} and {names[1]} cut the summaries into different tokens: {what}")
+    if first.unknown != second.unknown:
+        counts = [f"{name} {sum(found.unknown):,}" for name, found in zip(names, (first, second))]
+        raise InputError(f"of {sum(first.tokens):,} tokens, {' and '.join(counts)} are unknown words: {what}")

@@ -1,0 +1,210 @@
+"""Likelihoods of references: those of a loop over the words, kept and made anew when they must be; tests with seeds."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import indexed_dataset
+from folders import make_run
+from helpers import make_task
+
+from fairseq_etads.commands import likelihood, reference_likelihood
+from fairseq_etads.evaluation import compare_command
+from fairseq_etads.evaluation.likelihood_file import likelihood_file, read_likelihoods
+from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings
+from fairseq_etads.vocabulary.dictionary import known_words
+
+V = known_words(make_task(tail=12).target_dictionary)
+DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
+SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
+"""The model knows words below V; of the others, its document has V and V + 5, but not V + 1."""
+
+
+def write_subset(data, subset, documents=DOCUMENTS, summaries=SUMMARIES, words=100):
+    for side, texts in (("source", documents), ("target", summaries)):
+        prefix = f"{data}/{subset}.source-target.{side}"
+        builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=words)
+        for tokens in texts:
+            builder.add_item(torch.tensor([*tokens, 2]))
+        builder.finalize(f"{prefix}.idx")
+
+
+@pytest.fixture
+def run(tmp_path):
+    torch.manual_seed(1)
+    model = make_run(tmp_path / "run", pointer="soft", task=make_task(tail=12))
+    write_subset(tmp_path / "run" / "prepared" / "bin", "test")
+    return tmp_path / "run", model.eval()
+
+
+def found(run, subset="test"):
+    return read_likelihoods(likelihood_file(run, subset, "best"))
+
+
+def test_likelihoods_are_those_of_a_loop(run):
+    folder, model = run
+    assert likelihood.main([str(folder)]) == 0
+    scored = found(folder)
+    for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES)):
+        source, total, unknown = torch.tensor([[*document, 2]]), 0.0, 0
+        net_input = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
+        for t, word in enumerate([*summary, 2]):
+            output = model(**net_input, prev_output_tokens=torch.tensor([[2, *summary[:t]]]))
+            probabilities = model.get_normalized_probs(output, log_probs=False)[0, -1]
+            slots = [other for other in document if other >= V]
+            column = word if word < V else V + slots.index(word) if word in slots else 3
+            unknown += column == 3
+            total += float(probabilities[column].double().log())
+        assert scored.log_likelihood[number] == pytest.approx(total, abs=1e-4)
+        assert (scored.tokens[number], scored.unknown[number]) == (len(summary) + 1, unknown)
+    assert scored.unknown == [0, 0, 1, 0]
+
+
+def test_they_do_not_depend_on_batches(run, capsys):
+    folder, _ = run
+    assert likelihood.main([str(folder)]) == 0
+    together = found(folder)
+    likelihood_file(folder, "test", "best").unlink()
+    assert likelihood.main([str(folder), "--max-tokens", "8"]) == 0
+    assert found(folder).log_likelihood == pytest.approx(together.log_likelihood, abs=1e-5)
+
+
+def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monkeypatch):
+    folder, _ = run
+    assert likelihood.main([str(folder)]) == 0
+    first = found(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(reference_likelihood, "_score", lambda *_: pytest.fail("scored again"))
+        assert likelihood.main([str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("(scored before)")
+    write_subset(folder / "prepared" / "bin", "test", DOCUMENTS[:3], SUMMARIES[:3])
+    assert likelihood.main([str(folder)]) == 0
+    assert len(found(folder).tokens) == 3 and "before" not in capsys.readouterr().out
+    path = folder / "checkpoints" / "checkpoint_best.pt"
+    state = torch.load(path, weights_only=False)
+    state["model"]["decoder.pointer.gate.bias"] += 2
+    torch.save(state, path)
+    assert likelihood.main([str(folder)]) == 0
+    changed = found(folder)
+    assert changed.log_likelihood[0] != pytest.approx(first.log_likelihood[0], abs=1e-3)
+
+
+def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
+    folder, _ = run
+    cases = {
+        "--subset nix: ": [str(folder), "--subset", "nix"],
+        "--max-tokens 0: choose 1 or more": [str(folder), "--max-tokens", "0"],
+        "it has no checkpoints/checkpoint_last.pt": [str(folder), "--checkpoint", "last"],
+        f"--prepared {tmp_path}: it has no bin": [str(folder), "--prepared", str(tmp_path)],
+    }
+    for message, arguments in cases.items():
+        assert likelihood.main(arguments) == 2
+        assert message in capsys.readouterr().err
+    assert likelihood.main([str(folder)]) == 0
+    path = likelihood_file(folder, "test", "best")
+    whole = json.loads(path.read_text())
+    damages = [{"tokens": []}, {"log_likelihood": [float("nan")] * 4}, {"format": "x"}, {"tokens": "abcd"}, {"more": 1}]
+    for text in ["", "[]", "{}", *(json.dumps({**whole, **damage}) for damage in damages)]:
+        path.write_text(text)
+        capsys.readouterr()
+        assert likelihood.main([str(folder)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"etads-likelihood: {path} is damaged (") and error.count("\n") == 1
+
+
+def test_the_command_compares_two_runs(run, tmp_path, capsys):
+    folder, _ = run
+    torch.manual_seed(2)
+    make_run(tmp_path / "other", pointer="soft", task=make_task(tail=12))
+    write_subset(tmp_path / "other" / "prepared" / "bin", "test")
+    runs, saved = [str(folder), str(tmp_path / "other")], tmp_path / "report.json"
+    assert compare_command.main(["--likelihood", *runs, "--json", str(saved), "--bootstrap", "200"]) == 0
+    report = json.loads(saved.read_text())
+    scores = [found(folder).per_token(), found(tmp_path / "other").per_token()]
+    row = report["scores"]["log-likelihood"]
+    assert [row["first"], row["second"]] == pytest.approx([x.mean() for x in scores])
+    assert row["p_randomisation"] == compare_pairs(*(x[:, None] for x in scores), 200, 12345)["p_randomisation"][0]
+    assert "p rand." in capsys.readouterr().out
+
+    seeds = ["--likelihood", "--a", runs[0], runs[0], "--b", runs[1], "--json", str(saved), "--bootstrap", "200"]
+    assert compare_command.main(seeds) == 0
+    report = json.loads(saved.read_text())
+    assert report["scores"]["log-likelihood"]["first_trainings"] == pytest.approx([scores[0].mean()] * 2)
+    assert "trainings:2,1" in report["signature"]
+
+
+def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys):
+    folder, _ = run
+    for name, known, summaries, message in (
+        ("fewer", V - 30, SUMMARIES, "are unknown words"),
+        ("shorter", V, [*SUMMARIES[:3], [9]], "different tokens"),
+    ):
+        task = make_task(tail=12, target_words=known)
+        make_run(tmp_path / name, pointer="soft", task=task)
+        write_subset(tmp_path / name / "prepared" / "bin", "test", summaries=summaries)
+        assert compare_command.main(["--likelihood", str(folder), str(tmp_path / name)]) == 2
+        assert message in capsys.readouterr().err
+    assert compare_command.main(["--likelihood", str(folder), str(tmp_path / "missing")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--likelihood", "a", "b", "c"], "what is c?"),
+        (["--likelihood", "a"], "RUN_A, RUN_B"),
+        (["a", "b"], "REF"),
+        (["ref", "--a", "x"], "--a and --b go together"),
+        (["--a", "x", "--b", "y"], "REF"),
+    ],
+)
+def test_missing_arguments_are_named(arguments, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        compare_command.main(arguments)
+    assert end.value.code == 2 and message in capsys.readouterr().err
+
+
+# --- the test ---
+
+
+def test_one_training_each_is_the_paired_bootstrap():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(2, 1, 60, 2))
+    together = compare_trainings(first, second, 300, 7)
+    pairs = compare_pairs(first[0], second[0], 300, 7)
+    assert together["difference"] == pytest.approx(pairs["difference"])
+    assert together["interval"] == pytest.approx(pairs["interval"])
+    assert together["p_bootstrap"] == pytest.approx(pairs["p_bootstrap"])
+
+
+def test_its_draws_are_those_of_a_loop():
+    rng = np.random.default_rng(1)
+    first, second = rng.normal(size=(3, 5)), rng.normal(size=(2, 5))
+    draws, means = np.random.default_rng(4), []
+    for _ in range(40):
+        chosen = [draws.integers(3, size=3), draws.integers(2, size=2)]
+        documents = draws.integers(5, size=5)
+        value = 0.0
+        for d in documents:
+            for scores, seeds, sign in ((first, chosen[0], 1), (second, chosen[1], -1)):
+                mean = sum(scores[:, d]) / len(scores)
+                deviation = sum(scores[s, d] - mean for s in seeds) / len(seeds)
+                value += sign * (mean + deviation * (len(scores) / (len(scores) - 1)) ** 0.5) / 5
+        means.append(value)
+    found_ = compare_trainings(first, second, 40, 4)
+    assert found_["interval"] == pytest.approx(np.percentile(means, [2.5, 97.5]))
+    difference = first.mean() - second.mean()
+    assert found_["p_bootstrap"] == (1 + sum(abs(m - difference) >= abs(difference) for m in means)) / 41
+
+
+def test_luck_with_seeds_does_not_pass_for_a_better_system():
+    """Trainings that differ as much as the systems do: significant by documents alone, not with the trainings."""
+    rng = np.random.default_rng(2)
+    documents = rng.normal(size=400)
+    level = np.array([0.6, -0.4, 0.1])
+    first = documents + level[:, None] + rng.normal(size=(3, 400)) * 0.1
+    second = documents - level[:, None] + rng.normal(size=(3, 400)) * 0.1
+    assert compare_pairs(first.mean(0), second.mean(0), 500, 1)["p_bootstrap"] < 0.01
+    assert compare_trainings(first, second, 500, 1)["p_bootstrap"] > 0.1
+    steady = compare_trainings(documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1)
+    assert steady["p_bootstrap"] < 0.01
