@@ -32,6 +32,8 @@ _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
+_LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
+"""What is left of C++, g++ and C# when Moses has cut them up."""
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
@@ -138,8 +140,9 @@ class MosesWords:
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
-        """Text of tokens, without the spaces around punctuation."""
-        return str(self.detokenizer.detokenize(tokens, unescape=False))
+        """Text of tokens, without the spaces around punctuation and in C++ and C#."""
+        text = str(self.detokenizer.detokenize(tokens, unescape=False))
+        return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
 
 class TreebankWords:

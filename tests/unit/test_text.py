@@ -30,6 +30,20 @@ def test_full_stops_are_split_whether_a_document_is_cut_by_marks_or_raw(words, l
     assert MosesWords().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
 
 
+@pytest.mark.parametrize("text", [
+    "C++ library for Go", "in C++, Java and g++.", "C# and F# code", "written in C#.", "(C++)", "libstdc++",
+])  # fmt: skip
+def test_names_of_programming_languages_come_back(text):
+    words = MosesWords()
+    assert "+ +" in words.encode(text)[0] or " #" in words.encode(text)[0], "Moses cuts them up"
+    assert words.decode(words.encode(text, keep_case=True)[0].split()) == text
+
+
+@pytest.mark.parametrize("text", ["1 + + 2", "issue # 5", "grade C # 5", "a + b", "+ + x"])
+def test_other_signs_stay_apart(text):
+    assert MosesWords().decode(text.split()) == text
+
+
 @pytest.mark.parametrize("words", WORD_KINDS)
 @pytest.mark.parametrize("keep_case", [False, True])
 def test_no_sentence_mark_is_forged(words, keep_case):
