@@ -35,8 +35,8 @@ LARGEST = 1_000
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-explain",
-        description="Show why a model writes a summary, as a page for a browser: where each word looked in the document, "
-        "what it copied, saliency, focus and coverage.",
+        description="Show why a model writes a summary, as a page for a browser: where each word looked in the "
+        "document, what it copied, saliency, focus and coverage.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

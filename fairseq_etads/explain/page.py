@@ -1,8 +1,8 @@
 """An explanation as one page of HTML, which needs nothing else: no other file, no network.
 
 :func:`page` takes the data of :meth:`Explanation.to_dict`. What comes from documents stands in the page as escaped
-text, and as numbers in a block of JSON. ``page.js`` shades and draws; without it, the words and the table of figures can
-still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script work, and nothing
+text, and as numbers in a block of JSON. ``page.js`` shades and draws; without it, the words and the table of figures
+can still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script work, and nothing
 be loaded.
 """
 
@@ -247,8 +247,8 @@ _HEADS = """\
 <label><input type="radio" name="view" value="distance">how far that is from it, in tokens</label></fieldset>
 <p class="note needs-script">Across: the tokens of the document. Line: centre; band: centre ± width; dashes: the token
 itself. Below each head, the mean distance of the centre ± the mean width, in tokens.<span id="focus-every"></span></p>
-<p class="note needs-script" id="focus-note" aria-live="polite">Choose a head, then point at a word of the document: it is
-shaded by where that word looks.</p>
+<p class="note needs-script" id="focus-note" aria-live="polite">Choose a head, then point at a word of the document: it
+is shaded by where that word looks.</p>
 <div id="heads" class="needs-script" role="group" aria-label="Heads"></div>"""
 
 
