@@ -34,8 +34,7 @@
 
   const show = (x, digits = 2) => {
     if (x === null || x === undefined) return "–";
-    const text = Math.abs(x) < 0.005 && x !== 0 ? x.toPrecision(1) : x.toFixed(digits);
-    return Math.abs(x) < 0.0005 && x !== 0 ? "under 0.001" : text;
+    return x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits);
   };
   const textOf = (element) => (element.querySelector(".word") || element).textContent;
   const name = (element) => `“${textOf(element).trim()}”`;
@@ -213,7 +212,7 @@
     });
   };
   addStrip("saliency", "saliency", whole.saliency, (i) => saliency[i]);
-  addStrip("attention", "attention", data.coverage, (i) => attention[i]);
+  addStrip("attention", "coverage (attention)", data.coverage, (i) => attention[i]);
   addStrip("selected", "let through", whole.selected, (i) => selected[i]);
   addStrip("copy", "copied", copied, copiedBy);
   byId("strips").append(make("div", { class: "strip" }, make("div", { class: "name" }), make("div", { class: "axis" }, make("span", {}, "token 1"), make("span", {}, `token ${length}`))));
@@ -248,10 +247,10 @@
     const middle = (values) => values.reduce((a, b) => a + b, 0) / length / 10;
     const offset = middle(centers[h].map((x, j) => x - 10 * j)), width = middle(scopes[h]);
     const factor = strengths ? `, strength ${show(strengths[h])}` : "";
-    const says = `head ${h + 1}: ${offset < 0 ? "−" : "+"}${show(Math.abs(offset), 1)} ± ${show(width, 1)}`;
+    const says = `${offset < 0 ? "−" : "+"}${show(Math.abs(offset), 1)} ± ${show(width, 1)}`;
     const button = make("button", { type: "button", class: "head", "aria-pressed": "false", tabindex: "-1",
       "aria-label": `layer ${layer}, head ${h + 1}: centre on average ${show(offset, 1)} tokens from the token, width ${show(width, 1)} tokens${factor}` },
-    svg, make("span", { class: "name" }, says));
+    svg, make("span", { class: "name" }, make("b", {}, `head ${h + 1}`), says));
     button.addEventListener("click", () => {
       const on = !(head && head[0] === number && head[1] === h);
       head = on ? [number, h] : null;
