@@ -111,7 +111,7 @@
   /* ---- the figures of the chosen word, as text ---- */
   const list = (entries, elements) => {
     const items = entries.map(([place, value]) =>
-      make("li", {}, make("bdi", {}, textOf(elements[place]).trim()), make("small", {}, ` ${place + 1} `), show(value)));
+      make("li", {}, `${show(value)} `, make("bdi", {}, textOf(elements[place]).trim()), make("small", {}, ` #${place + 1}`)));
     return items.length ? make("ol", {}, ...items) : "–";
   };
   const top = (row, count = 4) => list(best(row, count).map((j) => [j, row[j]]), tokens);
@@ -144,7 +144,7 @@
         add("p_gen", `${show(data.p_gen[place])}: ${Math.round(100 * data.p_gen[place])} % generating, ${Math.round(100 * (1 - data.p_gen[place]))} % copying`);
         add("By copying", `${Math.round(100 * data.copied_share[place])} % of its probability`);
         const from = data.copied_from[place];
-        add("Copied from", from === null ? "nowhere: generated" : make("bdi", {}, textOf(tokens[from]).trim()), from === null ? "" : `, token ${from + 1}`);
+        add("Copied from", from === null ? "nowhere: generated" : make("bdi", {}, textOf(tokens[from]).trim()), from === null ? "" : make("small", {}, ` #${from + 1}`));
       }
       add("Looked at", top(attention[place]));
       if (copying) add("Would copy", top(copying[place]));

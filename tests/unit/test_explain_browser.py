@@ -77,7 +77,7 @@ def test_a_word_of_the_summary_shows_where_it_looked_and_what_it_copied(shown, e
         most = max(range(len(WORDS) + 1), key=lambda j: explanation.attention[number][j])
         assert f"{explanation.attention[number][most]:.2f}" in said
         if token.copied_from is not None:
-            assert f"{WORDS[token.copied_from]}, token {token.copied_from + 1}" in said
+            assert f"{WORDS[token.copied_from]} #{token.copied_from + 1}" in said
     browser.hover(browser.find("h1"))
     assert "of 4 tokens" in detail(browser), "nothing is chosen any more"
 
