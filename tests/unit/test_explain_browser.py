@@ -259,8 +259,12 @@ def test_a_large_page_answers_at_once(shown):
     browser = shown(made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8))
     assert len(browser.find_all(".head")) == 64 and "Every 7th token is drawn" in browser.find("#focus-every").text
     assert browser.run("return document.querySelectorAll('*').length") < 5000
+    browser.find_all(".t")[999].click()
+    assert browser.run("return document.getElementById('document').scrollTop") > 500
     browser.find_all(".w")[3].click()
     assert "word5" in detail(browser)
+    top = "return document.querySelector('.source').getBoundingClientRect().top - document.getElementById('document')"
+    assert browser.run(f"{top}.getBoundingClientRect().top") >= 0, "the word that was copied comes into sight"
 
 
 def test_a_frame_in_a_notebook_works_and_is_shut_in(browser, explanation, tmp_path):
