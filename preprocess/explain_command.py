@@ -20,11 +20,11 @@ from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents
 
 EXAMPLES = """\
 examples:
-  etads-explain model article.txt --output page.html            one document a line: the first of them
-  etads-explain model articles.jsonl --document 7 -o page.html  the record with the id 7, or the seventh
-  etads-explain model articles/ --document all -o pages/        a page each, and pages/index.html
+  etads-explain model article.txt --output page.html               a document a line: the first of them
+  etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
+  etads-explain model articles/ --document all -o pages/           a page each, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
-  etads-explain model article.txt --json page.json              the figures alone
+  etads-explain model article.txt --json page.json                 the figures alone
 
 Open the page in a browser: it is one file and loads nothing from elsewhere. docs/explain.md says what is on it.
 """
