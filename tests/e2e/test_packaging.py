@@ -55,7 +55,11 @@ def expected():
     for package, folder in FOLDERS.items():
         for path in folder.rglob("*"):
             relative = path.relative_to(folder).as_posix()
-            if path.suffix in (".py", ".html", ".css", ".js") or path.name == "py.typed" or relative.startswith("sample/"):
+            if (
+                path.suffix in (".py", ".html", ".css", ".js")
+                or path.name == "py.typed"
+                or relative.startswith("sample/")
+            ):
                 yield f"{package}/{relative}"
 
 

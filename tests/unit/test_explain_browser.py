@@ -40,6 +40,13 @@ def shades(browser, selector=".t"):
     return [float(numbers[3]) if len(numbers) > 3 else 1.0 for numbers in alphas]
 
 
+def underlines(browser):
+    """The thickness of each document word's underline, in pixels."""
+    return browser.run(
+        "return [...document.querySelectorAll('.t')].map(e => parseFloat(getComputedStyle(e).getPropertyValue('--c')))"
+    )
+
+
 def matches(found, row, low=0.0):
     """Whether shades are in proportion to a row of numbers."""
     expected = [(x - low) / (max(row) - low) for x in row]
@@ -54,11 +61,11 @@ def test_at_first_the_document_is_shaded_by_saliency(shown, explanation):
     browser = shown()
     saliency = explanation.saliency_of_source
     assert matches(shades(browser), saliency, min(saliency))
-    widths = browser.run(
-        "return [...document.querySelectorAll('.t')].map(e => parseFloat(getComputedStyle(e).borderBottomWidth))"
-    )
-    lines = [width for width, share in zip(widths, explanation.copy_coverage) if share >= 0.02]
-    assert all(width >= 1 for width in lines) and lines
+    widths = underlines(browser)
+    lines = [1 + 3 * min(1, share) if share >= 0.02 else 0 for share in explanation.copy_coverage]
+    assert widths == pytest.approx(lines, abs=0.06) and any(lines)
+    drawn = "return getComputedStyle(document.querySelectorAll('.t')[arguments[0]]).borderBottomStyle"
+    assert browser.run(drawn, lines.index(max(lines))) == "solid"
     assert f"{min(saliency):.2f}" in browser.find("#scale").text and "of 4 tokens" in detail(browser)
 
 
@@ -68,6 +75,9 @@ def test_a_word_of_the_summary_shows_where_it_looked_and_what_it_copied(shown, e
         browser.hover(word)
         assert matches(shades(browser), explanation.attention[number])
         token = explanation.tokens[number]
+        shares = [(1 - token.p_gen) * weight for weight in explanation.copying[number]]
+        lines = [1 + 3 * share if share >= 0.02 else 0 for share in shares]
+        assert underlines(browser) == pytest.approx(lines, abs=0.06)
         source = browser.run(
             "return [...document.querySelectorAll('.t')].findIndex(e => e.classList.contains('source'))"
         )

@@ -172,12 +172,13 @@ def test_data_kept_as_json_makes_the_same_page():
 
 
 def test_tokens_without_a_place_and_overlapping_ones_are_shown_once():
-    explanation = made_up(["½", "b"], ["b"])
+    explanation = made_up(["½", "bcd"], ["bcd"])
     data = explanation.to_dict()
     half = {"text": "1", "start": 0, "end": 1, "known": True}
     data["source"][:1] = [half, {**half, "text": "2"}, {"text": "<q>", "start": None, "end": None, "known": True}]
+    data["source"][3:4] = [{**half, "start": 2, "end": 4}, {**half, "start": 3, "end": 5}]
     for name in ("coverage", "copy_coverage", "saliency_of_source"):
-        data[name] += [0.0, 0.0]
+        data[name] += [0.0, 0.0, 0.0]
     found = Page(page(data))
-    assert found.tokens == ["½", "2", "<q>", "b", "end"]
-    assert found.text["document"] == "½2<q> b end"
+    assert found.tokens == ["½", "2", "<q>", "bc", "d", "end"]
+    assert found.text["document"] == "½2<q> bcd end"

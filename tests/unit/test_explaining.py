@@ -25,6 +25,7 @@ RUNS = [
     {"arch": "etads_saliency", "saliency_gate": "open", "saliency_layers": "2"},
     {"arch": "gated_es_transformer", "pointer": "soft"},
     {"arch": "aggregation_transformer"},
+    {"arch": "etads_bart_base"},
     {"arch": "pg_coverage"},
     {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
     {"arch": "words_lvt2k_hieratt", "mark": True},
@@ -92,7 +93,7 @@ def check_sums(found):
 
 def test_what_each_model_has_is_there_and_nothing_else(tmp_path):
     found = {}
-    for run in RUNS[:5] + RUNS[7:8]:
+    for run in RUNS[:5] + RUNS[8:9]:
         name = "-".join(map(str, run.values()))
         summarizer = Summarizer.load(make_folder(tmp_path / name, **run)[0], "cpu")
         e = summarizer.explain(TEXT)
