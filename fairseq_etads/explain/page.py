@@ -224,6 +224,8 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
         level = round(_LEVELS * (value - low) / (high - low)) if high > low else 0
         thickness = f" c{1 + min(3, round(3 * share))}" if share >= 0.02 else ""
         start, end = token["start"], token["end"]
+        if start is None:
+            start, end = _next_place(text, place, token["text"])
         if start is None or max(start, place) >= end:
             is_end = token is data["source"][-1]
             kind, shown = ("end", "end") if is_end else ("mark", escaped(token["text"]))
@@ -239,6 +241,13 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
         yield f'<span class="unread">{escaped(rest)}</span>'
     else:
         yield escaped(rest)
+
+
+def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
+    """Where a token stands if it is the very next thing in the text, such as a lone invisible character."""
+    following = text[place : place + 100]
+    start = place + len(following) - len(following.lstrip())
+    return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
 
 
 _HEADS = """\
@@ -265,8 +274,8 @@ def _focus(data: Dict[str, Any]) -> Iterator[str]:
 _TEACHES = {
     "saliency": "How far the gate of saliency-selection lets each document word through to the decoder: the mean of "
     "g<sub>ij</sub> over heads and layers{range}.",
-    "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document, of the last "
-    "decoder layer, mean over heads.",
+    "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document (of a "
+    "Transformer, the last decoder layer's, mean over heads).",
     "selected": "Attention times gate, mean over layers and heads: the weights by which the decoder really reads.",
     "coverage": "Attention that a document word got in all, summed over the summary: what the summary has dealt with, "
     "and what it may repeat.",
@@ -304,7 +313,6 @@ def _legend(data: Dict[str, Any]) -> Iterator[str]:
     missing = {
         "no saliency-selection: no gate keeps words of the document back": has_gate,
         "no pointer: it cannot copy, and every word is generated": has_pointer,
-        "no focus-attention": bool(data["focus_layers"]),
     }
     lacks = [text for text, there in missing.items() if not there]
     if lacks and data["source"]:

@@ -89,7 +89,7 @@ def test_the_document_is_shaded_by_saliency_and_underlined_by_copying():
         ({}, ["saliency, mean over", "underlined", "Focus: centre", "p_gen"], ["This model has no"]),
         ({"gate": None}, ["attention, sum over", "no saliency-selection"], ['value="saliency"', "k-selected"]),
         ({"pointer": "none"}, ["no pointer: it cannot copy"], ["underlined</span>", "p_gen</th>", "k-copy"]),
-        ({"focus": False}, ["This model has no focus-attention", "no focus-attention."], ['id="heads"', "k-focus"]),
+        ({"focus": False}, ["This model has no focus-attention: its encoder"], ['id="heads"', "k-focus"]),
         ({"gate": "open"}, ["2, where 1 leaves attention as it is"], ["between 0 (shut) and 1"]),
     ],
 )  # fmt: skip
@@ -177,8 +177,11 @@ def test_tokens_without_a_place_and_overlapping_ones_are_shown_once():
     half = {"text": "1", "start": 0, "end": 1, "known": True}
     data["source"][:1] = [half, {**half, "text": "2"}, {"text": "<q>", "start": None, "end": None, "known": True}]
     data["source"][3:4] = [{**half, "start": 2, "end": 4}, {**half, "start": 3, "end": 5}]
+    invisible = {"text": "\u202e", "start": None, "end": None, "known": False}
+    data["source"][5:5] = [invisible]
+    data["document"] += " \u202e"
     for name in ("coverage", "copy_coverage", "saliency_of_source"):
-        data[name] += [0.0, 0.0, 0.0]
+        data[name] += [0.0, 0.0, 0.0, 0.0]
     found = Page(page(data))
-    assert found.tokens == ["½", "2", "<q>", "bc", "d", "end"]
-    assert found.text["document"] == "½2<q> bcd end"
+    assert found.tokens == ["½", "2", "<q>", "bc", "d", "[U+202E]", "end"]
+    assert found.text["document"] == "½2<q> bcd [U+202E] end", "once, though its characters could not be told"
