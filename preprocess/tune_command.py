@@ -15,7 +15,7 @@ from fairseq_etads.console import Parser, printable, run
 from fairseq_etads.folder.config import read_config
 from fairseq_etads.text.files import STANDARD_INPUT, InputError
 from fairseq_etads.text.words import SENTENCE_MARK
-from fairseq_etads.tuning.choices import METRIC_NAMES, METRICS, MOST_DOCUMENTS, TRIALS
+from fairseq_etads.tuning.choices import METRICS, MOST_DOCUMENTS, TRIALS
 
 from .new_documents import SOURCE_COLUMNS, column_names, guess_format, read_documents
 from .readers.tables import COLUMNS
@@ -29,9 +29,9 @@ examples:
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
 
 Options that can be searched are those of decoding (etads-summarize --help), but for --infer-dtype and
---ngram-ignore-tokens. Without --search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len; the
-values of lengths come from the references. --range NAME=LOW:HIGH, LOW:HIGH:STEP or A,B,C says which values an option
-may have, and searches it. Trial 0 is the folder's present defaults, so the best is never worse on these documents.
+--ngram-ignore-tokens. Without --search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len;
+the values of lengths come from the references. --range says which values an option may have, and searches it, too.
+Trial 0 is the folder's present defaults, so the best is never worse on these documents.
 
 Run it again with the same --out after an interruption, or with more --trials: it goes on where it was.
 docs/tuning.md says more.
@@ -52,8 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
     add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
     add("--trials", metavar="N", type=int, default=TRIALS, help="settings to try in all (default: %(default)s)")
-    add("--metric", choices=METRICS, default=METRICS[0], help="what is maximised: F1 of a ROUGE metric, or the mean of the "
-        "three (default: %(default)s)")  # fmt: skip
+    add("--metric", choices=METRICS, default=METRICS[0],
+        help="what is maximised: F1 of a ROUGE metric, or the mean of the three (default: %(default)s)")  # fmt: skip
     add("--documents", metavar="N", type=int, default=MOST_DOCUMENTS, dest="most_documents",
         help="of more documents, take N at random, the same in every trial (default: %(default)s)")  # fmt: skip
     add("--search", metavar="LIST", default="", help="options to search, separated by commas")
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
     add("--encoder-memory", metavar="MIB", type=int, default=1024,
-        help="most memory for encoder states, which are computed once for all trials (default: %(default)s)")  # fmt: skip
+        help="most memory for encoder states, which are then computed once (default: %(default)s)")  # fmt: skip
     add("--quiet", action="store_true", help="say nothing but the results and what went wrong")
     return parser
 

@@ -22,7 +22,8 @@ class RepeatedDocuments:
     """Summarises the same documents again and again, in the batches in which :meth:`Summarizer.summarize` would.
 
     The encoder's output is kept on the CPU, with the keys and values that the decoder projects from it, as long as
-    there is room; the other documents are encoded again in each call. Summaries are the same either way. For one thread.
+    there is room; the other documents are encoded again in each call. Summaries are the same either way. For a single
+    thread.
 
     Args:
         texts: raw text. max_tokens: source tokens in a batch, padding included.

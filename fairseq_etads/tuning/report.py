@@ -94,20 +94,21 @@ def conclusion(tuning: Tuning) -> str:
             "documents the defaults may be as good or better."
         )
     return text + (
-        f"\nIt was chosen on these {tuning.documents:,} documents, so its score on them is optimistic. Report scores on "
-        "documents that took no part."
+        f"\nIt was chosen on these {tuning.documents:,} documents, so its score on them is optimistic. Report scores "
+        "on documents that took no part."
     )
 
 
 def card_note(tuning: Tuning, source: str) -> str:
     """The note on the model card about the best trial; ``source`` names the documents."""
     best, first = tuning.best, tuning.trials[0]
+    scores = [trial.score(tuning.metric) for trial in (best, first)]
     return (
-        f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} (seed "
-        f"{tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} documents "
-        f"of `{_plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {best.score(tuning.metric):.2f}, and "
-        f"{first.score(tuning.metric):.2f} with the defaults before, `{as_options(first.decoding)}`. The first score is "
-        "optimistic, because it was chosen on these documents. Scores in other sections were made before.\n\n"
+        f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
+        f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
+        f"documents of `{_plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and {scores[1]:.2f} "
+        f"with the defaults before, `{as_options(first.decoding)}`. The first score is optimistic, because it was "
+        "chosen on these documents. Scores in other sections were made before.\n\n"
         f"`{tuning.signature}`"
     )
 

@@ -158,7 +158,7 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
         return (False, True)
     if option.choices:
         return option.choices
-    shortest, middle, longest = np.percentile(lengths, [1, 50, 99], method="nearest").astype(int).tolist()
+    middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
     if name == "min_len":
         values: Sequence[Any] = _few(min(1, present), max(middle, present))
     elif name == "max_len":

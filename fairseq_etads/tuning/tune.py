@@ -29,6 +29,7 @@ from .space import Parameter, decoding_of, make_space, present_value
 from .store import TrialStore
 
 RESAMPLES = 10_000
+_DEFAULTS = "set of default options"
 
 
 class Trial(NamedTuple):
@@ -157,9 +158,9 @@ def tune(
     listener = listener or Listener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
     pairs = _chosen_pairs(documents, references, most_documents, seed, listener)
-    scoring = Settings()
     path = out / TRIALS_FILE
     out.mkdir(parents=True, exist_ok=True)
+    scoring = Settings().signature(1)
     defaults = _first_defaults(path, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     space = make_space(search, ranges or {}, defaults, lengths)
@@ -169,19 +170,17 @@ def tune(
     settings = {
         "model": _fingerprint_of_model(summarizer.folder, summarizer.config),
         "choice of documents and references": fingerprint,
-        "set of default options": defaults,
+        _DEFAULTS: defaults,
         "--metric": metric,
         "--seed": seed,
         "--search or --range": {parameter.name: parameter.values for parameter in space},
-        "way of scoring": scoring.signature(1),
+        "way of scoring": scoring,
         "version of fairseq-etads": __version__,
     }
     with TrialStore(path, settings) as store:
-        study = _Study(repeated, pairs, space, defaults, metric, seed, store, listener)
-        study.run(trials)
+        _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
         found = [Trial.of(record) for record in store.trials]
-    made = f"n:{len(pairs)}|v:{__version__}"
-    signature = f"ROUGE|{scoring.signature(1)}|{made}"
+    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
 
 
@@ -217,9 +216,9 @@ def _chosen_pairs(
 
 
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
-    """The defaults of trial 0: the folder's, or those that it had before a setting of these trials was written to it."""
+    """The defaults of trial 0: the folder's, or those that it had before one of these trials was written to it."""
     head, trials = TrialStore.peek(path)
-    before = head.get("set of default options")
+    before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
         return before
     return present
