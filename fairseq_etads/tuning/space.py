@@ -100,7 +100,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
         low, high, *step = (_number(part, kind, where) for part in bounds)
         if low > high:
             raise InputError(f"{where}: the lowest value comes first: {bounds[1]}:{bounds[0]}")
-        if step and not 0 < step[0] < math.inf:
+        if step and step[0] <= 0:
             raise InputError(f"{where}: choose a step above 0")
         values = _grid(low, high, step[0] if step else _nice_step(high - low, kind), where)
     elif len(bounds) == 1 and text.strip():
@@ -127,7 +127,10 @@ def _value(text: str, name: str, where: str) -> Any:
 
 def _number(text: str, kind: type, where: str) -> Any:
     try:
-        return kind(text)
+        number = kind(text)
+        if not abs(number) <= call_options.LARGEST:  # NaN is not either
+            raise ValueError
+        return number
     except ValueError:
         what = "a whole number" if kind is int else "a number"
         raise InputError(f"{where}: {text.strip()!r} is not {what}") from None
@@ -144,7 +147,7 @@ def _nice_step(width: float, kind: type) -> Any:
 def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
     """Values from ``low`` to ``high``, which is the last of them even if it is less than a step away."""
     count = (high - low) / step + 1e-9
-    if not count < _MOST_VALUES:  # NaN and infinity are not either
+    if count >= _MOST_VALUES:
         raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
     values = [low + number * step for number in range(int(count) + 1)]
     values = [value if isinstance(value, int) else round(value, 10) for value in values]
