@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import re
 import shutil
 import sys
 from types import SimpleNamespace
 
 import pytest
+from documented import ROOT
 from etads_preprocess.tune_command import main
 from folders import DECODING, make_folder
 
@@ -208,36 +210,34 @@ class Killed(BaseException):
 
 def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
     """Killed before each step: the folder has the old defaults or the new, and writing again completes it."""
-    steps = 0
+    left = 0  # steps until it is killed
 
     def counted(step):
         def run(*arguments):
-            nonlocal steps
-            steps += 1
-            if steps == last:
+            nonlocal left
+            left -= 1
+            if left == 0:
                 raise Killed
             return step(*arguments)
 
         return run
 
-    with monkeypatch.context() as patched:
-        steps_of_writing = {name: counted(getattr(os, name)) for name in ("replace", "unlink", "fsync")}
-        patched.setattr(defaults, "os", SimpleNamespace(**steps_of_writing))
-        for last in range(1, 20):
-            steps = 0
-            shutil.rmtree(place / "copy", ignore_errors=True)
-            shutil.copytree(place / "model", place / "copy")
-            try:
-                set_decoding(place / "copy", NEW, "a note")
-                break
-            except Killed:
-                assert Summarizer.load(place / "copy", "cpu").config.decoding in (SHORT, NEW)
-            steps = -100
+    steps = {name: counted(getattr(os, name)) for name in ("replace", "unlink", "fsync")}
+    monkeypatch.setattr(defaults, "os", SimpleNamespace(**steps))
+    for killed_before in range(1, 8):
+        shutil.rmtree(place / "copy", ignore_errors=True)
+        shutil.copytree(place / "model", place / "copy")
+        left = killed_before
+        with pytest.raises(Killed):
             set_decoding(place / "copy", NEW, "a note")
-            assert Summarizer.load(place / "copy", "cpu").config.decoding == NEW
-            assert Checksums(place / "copy").listed.keys() == Checksums(place / "model").listed.keys()
-            assert not list((place / "copy").glob("*.partial"))
-    assert last == 8, "three files are written, one is taken away, three are put in their place"
+        assert Summarizer.load(place / "copy", "cpu").config.decoding in (SHORT, NEW)
+        set_decoding(place / "copy", NEW, "a note")
+        assert Summarizer.load(place / "copy", "cpu").config.decoding == NEW
+        assert Checksums(place / "copy").listed.keys() == Checksums(place / "model").listed.keys()
+        assert not list((place / "copy").glob("*.partial"))
+    left = 0
+    set_decoding(place / "copy", NEW, "a note")
+    assert left == -7, "three files are written, one is taken away, three are put in their place"
     card = (place / "copy" / "README.md").read_text()
     assert "--lenpen 0.5" in card and "--no-stepwise-coverage-penalty" in card and "\na note\n" in card
 
@@ -260,3 +260,13 @@ def test_impossible_defaults_and_cards_of_others(place):
     card.unlink()
     set_decoding(place / "model", SHORT, "a note")
     assert not card.exists() and read_config(place / "model").decoding == SHORT
+
+
+def test_the_example_in_python_runs(place, capsys):
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for name, side in (("d.txt", "source"), ("r.txt", "target")):
+        (place / name).rename(place / f"valid.{side}")
+    exec(compile(block, "docs/tuning.md", "exec"), {})
+    decoding, best, first = re.fullmatch(r"(\{.*\}) (\S+) (\S+)\n", capsys.readouterr().out).groups()
+    assert "lenpen" in decoding and float(best) >= float(first) and (place / "out" / "trials.jsonl").is_file()
