@@ -150,10 +150,8 @@ def _listener(metric: str, quiet: bool) -> Any:
             each = (time.monotonic() - self.started) / (trial.number + 1 - self.first)
             left = each * (self.trials - 1 - trial.number)
             about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
-            self.say(
-                f"trial {trial.number} (of 0 to {self.trials - 1}): {trial.score(metric):.2f}, the best is "
-                f"{best.score(metric):.2f} of trial {best.number}{about}"
-            )
+            scores = f"{trial.score(metric):.2f}, best {best.score(metric):.2f} (trial {best.number})"
+            self.say(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
 
     return Progress()
 

@@ -31,7 +31,7 @@ class RepeatedDocuments:
 
     Attributes:
         documents: how many have words, so that the model reads them. encoded_once: how many of them are kept, which is
-            known after the first call. state_bytes: the memory that they take.
+            known after the first call. state_bytes: the memory that they take. max_tokens: as given.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RepeatedDocuments:
         max_tokens: int = MAX_TOKENS,
         state_bytes: int = STATE_BYTES,
     ):
-        self._summarizer, self._most_bytes = summarizer, state_bytes
+        self._summarizer, self._most_bytes, self.max_tokens = summarizer, state_bytes, max_tokens
         self._without_words: Dict[int, Summary] = {}
         self._batches = list(self._read(texts, max_tokens))
         self.documents = sum(len(part.batch.documents) for part in self._batches)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+import torch
 
 from .. import __version__
 from ..evaluation.analysis import WORD_SPLITTERS, Analyser, Source
@@ -178,7 +179,8 @@ def tune(
         "version of fairseq-etads": __version__,
     }
     with TrialStore(path, settings) as store:
-        _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
+        study = _Study(repeated, pairs, space, defaults, metric, seed, store, listener)
+        study.run(trials)
         found = [Trial.of(record) for record in store.trials]
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
@@ -288,6 +290,10 @@ class _Study:
             found = self.repeated.summarize(self.listener.advance, **decoding)
         except ValueError as error:
             raise InputError(f"trial {number} ({json.dumps(settings)}): {error}") from None
+        except torch.cuda.OutOfMemoryError:
+            raise InputError(
+                f"trial {number}: memory runs out; choose less than --max-tokens {self.repeated.max_tokens}"
+            ) from None
         summaries = [" ".join(summary.text.split()) for summary in found]
         scores = pair_scores(summaries, [[reference for _, reference in self.pairs]], Settings())[:, :, 0]
         return {

@@ -9,6 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 from documented import ROOT
 from etads_preprocess.tune_command import main
 from folders import DECODING, make_folder
@@ -17,6 +18,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.folder import defaults
 from fairseq_etads.folder.config import read_config
 from fairseq_etads.folder.defaults import set_decoding
+from fairseq_etads.summarizer.repeated import RepeatedDocuments
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError
 
@@ -75,7 +77,7 @@ def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
             "trials.jsonl", "trials.csv", "tuning.json", "tuning.png",
         }  # fmt: skip
     assert found[0] == found[1] == found[2]
-    assert "trial 2 (of 0 to 2): " in err and "left" in err
+    assert "== trial 2/2: " in err and "left" in err
     rows = list(csv.DictReader(found[0].splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
     needed = {"lenpen", "max_len", "mean", "rouge1", "rouge2", "rougeL", "words", "copy rate", "novel 2-grams"}
@@ -189,6 +191,15 @@ def test_without_optuna_and_without_matplotlib(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     status, out, err = run(capsys, "d.txt", "r.txt", out="other")
     assert (status, out) == (2, "") and err.endswith("etads-tune: Optuna is missing: pip install optuna\n")
+
+
+def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
+    def fails(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(RepeatedDocuments, "summarize", fails)
+    status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
+    assert status == 2 and err.endswith("etads-tune: trial 0: memory runs out; choose less than --max-tokens 700\n")
 
 
 def test_the_same_trials_give_the_same_plot(place, capsys):
