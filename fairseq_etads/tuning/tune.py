@@ -159,10 +159,9 @@ def tune(
     listener = listener or Listener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
     pairs = _chosen_pairs(documents, references, most_documents, seed, listener)
-    path = out / TRIALS_FILE
     out.mkdir(parents=True, exist_ok=True)
     scoring = Settings().signature(1)
-    defaults = _first_defaults(path, summarizer.config.decoding)
+    defaults = _first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     space = make_space(search, ranges or {}, defaults, lengths)
     repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
@@ -178,9 +177,8 @@ def tune(
         "way of scoring": scoring,
         "version of fairseq-etads": __version__,
     }
-    with TrialStore(path, settings) as store:
-        study = _Study(repeated, pairs, space, defaults, metric, seed, store, listener)
-        study.run(trials)
+    with TrialStore(out / TRIALS_FILE, settings) as store:
+        _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
         found = [Trial.of(record) for record in store.trials]
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
