@@ -146,7 +146,7 @@ def every_setting(defaults):
 
 def test_each_setting_is_proposed_once_and_no_impossible_one():
     tried = [({"lenpen": 1.0, "length_penalty_type": "avg", "max_len": 8, "min_len": 1}, 0.0)]
-    while True:
+    for _ in range(100):
         chosen = propose(SPACE, DECODING, tried, seed=3)
         if chosen is None:
             break
