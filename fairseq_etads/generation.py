@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from .layers.capabilities import decoder_capabilities, pointer_of
 from .search import source_words
 from .search.beam_search import BeamSearch
+from .search.encoded import EncodedBatch
 from .search.hypotheses import Results
 from .search.inference import InferenceModel
 from .search.language_model import check_dictionary
@@ -126,6 +127,7 @@ class SummaryGenerator:
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
+        encoded: Optional[EncodedBatch] = None,
     ) -> Results:
         """Summaries of a batch.
 
@@ -135,6 +137,7 @@ class SummaryGenerator:
             prefix_tokens: (B, T) words to begin with, padded.
             constraints: words to include, packed as fairseq's search classes want them.
             bos_token: start symbol, if not the end symbol.
+            encoded: keeps what the models compute of this batch alone, for further calls with the same batch.
 
         Returns:
             For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
@@ -154,7 +157,7 @@ class SummaryGenerator:
         with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
             results = BeamSearch(
                 settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
-                constraints, bos_token,
+                constraints, bos_token, encoded=encoded,
             ).run()  # fmt: skip
             _warn_of_impossible(results, sample.get("id"))
             if settings.copied_positions:

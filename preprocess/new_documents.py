@@ -120,6 +120,22 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
                 yield _file_document(file, file.name if kind == "folder" else str(file), fallback)
 
 
+def column_names(path: Path, kind: str) -> List[str]:
+    """The names of the fields of a table ("jsonl" or "csv"): of its first record or row; in lower case for CSV."""
+    for number, line in enumerate(read_lines(path, ends=True), 1):
+        if not line.strip():
+            continue
+        if kind == "csv":
+            delimiter = max(DELIMITERS, key=line.count) if path.suffix != ".tsv" else "\t"
+            row = next(read_rows(iter([line]), path, delimiter, quotes=True, counts=Counter()), [])
+            return [name.strip().lower() for name in row]
+        try:
+            return list(_record(line))
+        except BadDocument as error:
+            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+    raise InputError(f"{name_of(path)}: empty")
+
+
 def _checked(document: NewDocument, where: str) -> NewDocument:
     """The document, or a problem if it is not UTF-8 and was read with ESCAPE_INVALID."""
     if is_utf8(document.text):

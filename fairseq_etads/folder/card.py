@@ -91,7 +91,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
         _data(info),
         _training(config, info),
         _scores(info),
-        _defaults(config),
+        defaults_section(config),
         _LIMITS,
     ]
     return "\n".join(part for part in parts if part)
@@ -160,9 +160,20 @@ def _scores(info: CardInfo) -> str:
     return "\n".join([*head, *_score_rows(info.scores), ""])
 
 
-def _defaults(config: FolderConfig) -> str:
-    given = " ".join(f"{flag(name)} {value}" for name, value in config.decoding.items())
-    return f"## Defaults of decoding\n\n`{given}`; every call can choose others.\n"
+def defaults_section(config: FolderConfig, note: str = "") -> str:
+    """The section about the defaults of decoding; ``note`` says where they come from."""
+    return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can choose others.\n" + (
+        f"\n{note}\n" if note else ""
+    )
+
+
+def as_options(decoding: Dict[str, Any]) -> str:
+    """Options of decoding as on a command line."""
+    given = (
+        (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
+        for name, value in decoding.items()
+    )
+    return " ".join(given)
 
 
 def _cell(value: Any) -> str:

@@ -11,6 +11,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
 from .blocking import NGramBlocker
+from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
@@ -62,7 +63,7 @@ class BeamSearch:
         models: the ensemble, in evaluation mode.
         language_model: its log-probabilities are added to the ensemble's, or None; in evaluation mode.
         dictionary: the target's, for messages.
-        sample, prefix_tokens, constraints, bos_token: see ``SummaryGenerator.generate``.
+        sample, prefix_tokens, constraints, bos_token, encoded: see ``SummaryGenerator.generate``.
 
     Raises:
         ValueError: an option does not fit this batch or these models.
@@ -81,6 +82,7 @@ class BeamSearch:
         prefix_tokens: Optional[Tensor],
         constraints: Optional[Tensor],
         bos_token: Optional[int],
+        encoded: Optional[EncodedBatch] = None,
     ):
         self.settings, self.scoring, self.special = settings, settings.scoring, special
         net_input = sample["net_input"]
@@ -88,7 +90,7 @@ class BeamSearch:
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         self.min_len, self.max_len = self._length_limits()
         self.start = special.eos if bos_token is None else bos_token
-        self.ensemble = Ensemble(models, net_input, self.documents, settings.beam_size, settings.temperature)
+        self.ensemble = Ensemble(models, net_input, self.documents, settings.beam_size, settings.temperature, encoded)
         self.vocabulary = output_vocabulary(models, net_input)
         self.language_model: Optional[LanguageModel] = None
         if language_model is not None and settings.lm_weight:

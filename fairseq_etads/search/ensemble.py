@@ -10,6 +10,7 @@ from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
 from ..vocabulary.output import OutputVocabulary
+from .encoded import EncodedBatch, EncodedModel
 
 
 class Member:
@@ -18,6 +19,7 @@ class Member:
     Args:
         model: in evaluation mode.
         net_input: the batch, as a dataset makes it.
+        encoded: where the encoder's output is kept for further searches, and taken from if it is there; None: nowhere.
 
     Attributes:
         first_beam: rows of each document in the first step, in which all its hypotheses are the same.
@@ -25,13 +27,18 @@ class Member:
 
     first_beam: int
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor]):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel]):
         self.model: Any = model
+        self.encoded = encoded
         self.capabilities = decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
-        if hasattr(model, "encoder"):
+        if encoded is not None:
+            self.encoder_out = encoded.encoder_out(model, _device(net_input))
+        if self.encoder_out is None and hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
+            if encoded is not None:
+                encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         """What the decoder returns for tokens (rows, t), extended ids, for at least the last of the t."""
@@ -92,17 +99,23 @@ class SharingMember(Member):
 
     first_beam = 1
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int):
-        super().__init__(model, net_input)
-        dtype = getattr(model, "memory_dtype", None)
-        self.state = BeamState(documents, net_input["src_tokens"].device, dtype)
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel], documents: int):
+        super().__init__(model, net_input, encoded)
+        dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
+        self.state = BeamState(documents, device, dtype)
+        if encoded is not None:
+            self.state.memory = encoded.memory(model, device) or {}
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
         # the decoder makes the vocabulary in its first step, before which nothing but start symbols has been written
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
-        return self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
+        out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
+        if self.encoded is not None:
+            self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still of all documents
+            self.encoded = None
+        return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         self.state.reorder(parents, documents)
@@ -118,12 +131,13 @@ class RepeatingMember(Member):
         beam: hypotheses of each document, in the first step too.
     """
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], documents: int, beam: int):
-        super().__init__(model, net_input)
+    def __init__(
+        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel], documents: int, beam: int
+    ):
+        super().__init__(model, net_input, encoded)
         self.first_beam, self.rows = beam, documents * beam
         self.state: Dict[str, Any] = {}
-        device = next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
-        self._reorder_encoder_out(torch.arange(documents, device=device).repeat_interleave(beam))
+        self._reorder_encoder_out(torch.arange(documents, device=_device(net_input)).repeat_interleave(beam))
 
     def _reorder_encoder_out(self, rows: Tensor) -> None:
         if self.encoder_out is not None:
@@ -142,6 +156,10 @@ class RepeatingMember(Member):
         if documents is not None or len(rows) != self.rows:  # within a document the rows are all the same
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
+
+
+def _device(net_input: Dict[str, Tensor]) -> torch.device:
+    return next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
 
 
 def _has_plain_softmax(model: Any) -> bool:
@@ -171,6 +189,7 @@ class Ensemble:
         documents: B.
         beam: hypotheses of each document.
         temperature: see :meth:`Member.step`.
+        encoded: what the models have computed of this batch before; filled if it is empty.
 
     Attributes:
         decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
@@ -180,15 +199,22 @@ class Ensemble:
     decided_against: Optional[Tensor] = None
 
     def __init__(
-        self, models: List[nn.Module], net_input: Dict[str, Tensor], documents: int, beam: int, temperature: float
+        self,
+        models: List[nn.Module],
+        net_input: Dict[str, Tensor],
+        documents: int,
+        beam: int,
+        temperature: float,
+        encoded: Optional[EncodedBatch] = None,
     ):
         self.temperature = temperature
         self.documents = documents
+        kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
         self.members: List[Member] = [
-            SharingMember(model, net_input, documents)
+            SharingMember(model, net_input, part, documents)
             if decoder_capabilities(model).shares_documents
-            else RepeatingMember(model, net_input, documents, beam)
-            for model in models
+            else RepeatingMember(model, net_input, part, documents, beam)
+            for model, part in zip(models, kept)
         ]
 
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:

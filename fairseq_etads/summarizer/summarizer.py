@@ -1,6 +1,5 @@
 """Summaries of raw text by the model of a folder."""
 
-import itertools
 import os
 import threading
 import weakref
@@ -15,6 +14,7 @@ from ..folder.loading import load_folder
 from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
 from ..search import call_options
+from ..search.encoded import EncodedBatch
 from ..search.inference import InferenceModel
 from ..text.files import InputError
 from .documents import Batch, Document, TextProcessing
@@ -184,18 +184,27 @@ class Summarizer:
                 self._explainer = Explainer(self._model, self._texts, self.config.architecture)
             return self._explainer
 
-    def _search(self, decoding: Dict[str, Any]) -> _Search:
-        """The generator for the options of a call, made once for each set of options."""
+    def token_count(self, text: str) -> int:
+        """How many tokens a text has for this model, those that it would not read included."""
+        document = self._texts.read(0, text)
+        return len(document.tokens) + document.left_out
+
+    def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
+        """The generator for the options of a call, made once for each set of options.
+
+        Args:
+            origins: find out which words are copied, which reads each document once more.
+        """
         settings = call_options.search_settings({**self.config.decoding, **decoding})
-        key = tuple(sorted(settings.items()))
+        key = (origins, *sorted(settings.items()))
         with self._lock:
             if key not in self._searches:
                 if len(self._searches) >= _MOST_SEARCHES:
                     self._searches.pop(next(iter(self._searches)))
-                self._searches[key] = self._make_search(settings)
+                self._searches[key] = self._make_search(settings, origins)
             return self._searches[key]
 
-    def _make_search(self, settings: Dict[str, Any]) -> _Search:
+    def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         try:
             if infer_dtype not in self._copies:
@@ -206,7 +215,7 @@ class Summarizer:
                 [self._model],
                 self._texts.target,
                 inference_models=[self._copies[infer_dtype]],
-                copied_positions=self._has_pointer,
+                copied_positions=self._has_pointer and origins,
                 keep_attention=replaces,
                 **settings,
             )
@@ -217,26 +226,14 @@ class Summarizer:
     def _stream(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
-        numbered = enumerate(texts)
-        while True:
+        for part in parts(texts, read_ahead):
             results: Dict[int, Summary] = {}
-            documents: List[Document] = []
-            first: Optional[int] = None
-            characters = 0
-            for number, text in itertools.islice(numbered, read_ahead):
-                first = number if first is None else first
-                document = self._read(number, text, results, keep)
-                if document is not None:
-                    documents.append(document)
-                    characters += len(text)
-                if characters > _CHARACTERS_AHEAD:
-                    break
-            if first is None:
-                return
+            read = [self._read(number, text, results, keep) for number, text in part]
+            documents = [document for document in read if document is not None]
             for batch in batches(documents, max_tokens):
                 for document, summary in zip(batch, self._summaries(batch, search, keep)):
                     results[document.number] = summary
-            for number in range(first, first + len(results)):
+            for number, _ in part:
                 yield results.pop(number)
 
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
@@ -258,9 +255,7 @@ class Summarizer:
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
         """The summaries of a batch; with ``keep``, of each document alone if the batch fails."""
         try:
-            batch = self._texts.batch(documents)
-            results = search.generator.generate(None, _moved(batch.sample, self.device))
-            return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+            return self._decode(self._texts.batch(documents), search)
         except Exception as error:
             if not keep:
                 raise
@@ -269,13 +264,17 @@ class Summarizer:
             (document,) = documents
             return [_failed(error, Truncation(len(document.tokens), document.left_out))]
 
+    def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
+        results = search.generator.generate(None, _moved(batch.sample, self.device), encoded=encoded)
+        return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+
     def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
         written = list(tokens)
         origins = [-1] * len(tokens)
-        if self._has_pointer:
+        if "copied_from" in hypothesis:
             copied_from = hypothesis["copied_from"].tolist()
             origins = [copied_from[place] - batch.padding[row] if copied_from[place] >= 0 else -1 for place in places]
         if search.replaces_unknown:
@@ -343,6 +342,20 @@ def _replace_unknown(
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
             tokens[place], origins[place] = document.tokens[origin], origin
+
+
+def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
+    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones."""
+    part: List[Tuple[int, Any]] = []
+    characters = 0
+    for number, text in enumerate(texts):
+        part.append((number, text))
+        characters += len(text) if isinstance(text, str) else 0
+        if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
+            yield part
+            part, characters = [], 0
+    if part:
+        yield part
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:

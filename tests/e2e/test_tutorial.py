@@ -21,6 +21,7 @@ SHORTENED = {
     "--max-update 800 --cpu --": "--max-update 8 --cpu -- --num-workers 0",
     "--warmup-updates 200": "--warmup-updates 2",
     "--tokens bpe --size 500": "--tokens bpe --size 60",
+    "--documents 200 --trials 20": "--documents 5 --trials 2",
     "--max-update 200000": f"--max-update 2 {TINY}",
     "--beam 10 --min-len 35 --max-len-b 100": "--beam 2 --min-len 5 --max-len-b 9 --cpu",
 }
@@ -95,6 +96,12 @@ def test_the_page_explains_the_same_summary(followed):
     page = (folder / "why.html").read_text(encoding="utf-8")
     words = re.findall(r'<span class="word">(.*?)</span>', page)
     assert words and "".join(words).replace(" ", "") == summary.replace(" ", "")
+
+
+def test_options_of_decoding_are_tried(followed):
+    folder, printed = followed
+    table = [line for line in output_of("etads-tune", printed).splitlines() if line.startswith("|")]
+    assert len(table) == 4 and (folder / "model-tuning" / "tuning.png").is_file()
 
 
 def test_the_commands_below_the_scripts_make_the_same_files(followed):

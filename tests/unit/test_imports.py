@@ -24,16 +24,18 @@ LEVELS = [
     {"plugin"},
     {"folder", "explain"},
     {"summarizer"},
+    {"tuning"},
     {"commands"},
 ]
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""
-HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
+HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 FOR_PREPARATION = ("text", "vocabulary", "processes", "plugin", "console")
 MODEL_COMMANDS = {
     "export_command": ("folder", "search"),
     "summarize_command": ("folder", "search", "summarizer"),
     "explain_command": ("folder", "search", "summarizer", "explain"),
+    "tune_command": ("folder", "search", "summarizer", "tuning", "evaluation"),
 }
 """Modules of ``preprocess/`` that tie prepared data to models, and the rooms that they alone may import, too."""
 WITHOUT_FAIRSEQ = ["console.py", "deferred.py", "processes.py"]
@@ -41,6 +43,7 @@ WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compressio
 WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")]
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
 WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
+WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py"]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 
 

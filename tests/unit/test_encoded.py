@@ -1,0 +1,132 @@
+"""Documents that are encoded once for many searches: the same hypotheses, and each encoder and projection run once."""
+
+import itertools
+
+import pytest
+import torch
+from decoding import assert_same, generate, make_sample, sharpened
+from folders import make_folder
+from helpers import RECURRENT, make_model
+
+from fairseq_etads import Summarizer
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.encoded import EncodedBatch
+from fairseq_etads.summarizer.repeated import RepeatedDocuments
+
+TEXTS = [
+    "w1 w2 New w3 new other w9",
+    "",
+    "W5 w6 w7 Zebra yak w20 w21 w22 w23 w5 w6 w7",
+    "only unknown words here",
+    "w9",
+    " ".join(f"w{number % 40} x{number}" for number in range(50)),
+    "w3 w1 w2 w8",
+]
+CALLS = [
+    {},
+    {"beam": 1, "no_repeat_ngram_size": 0},
+    {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True},
+    {"lenpen": 0.0, "min_len": 6},
+    {"beam": 5, "max_len": 4, "temperature": 0.7, "replace_unknown": True},
+    {},
+]
+RUNS = [
+    {"pointer": "soft", "pointer_continue": True},
+    {"pointer": "switch", "target_words": 30},
+    {"pointer": "soft", "aggregation": "attn"},
+    {"arch": "pg_coverage"},
+    {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
+    {"arch": "words_lvt2k_hieratt", "mark": True, "large_vocabulary_trick": 25},
+]
+
+
+def counted(model, is_counted):
+    """A list to which the rows of the first input go whenever one of the model's modules is called."""
+    rows = []
+    for name, module in model.named_modules():
+        if is_counted(name):
+            module.register_forward_hook(lambda m, args, kwargs, out: rows.append(1), with_kwargs=True)
+    return rows
+
+
+def count_encoded(model):
+    """A list to which the number of documents goes whenever the encoder runs."""
+    documents, forward = [], model.encoder.forward_torchscript
+
+    def counting(net_input):
+        documents.append(len(net_input["src_tokens"]))
+        return forward(net_input)
+
+    model.encoder.forward_torchscript = counting
+    return documents
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run.values())))
+def test_each_document_is_encoded_once_and_summaries_are_the_same(run, tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, **run)[0], "cpu")
+    wanted = [summarizer.summarize(TEXTS, max_tokens=30, **call) for call in CALLS]
+    copy = summarizer._copies[None].current()
+    projected = counted(copy, lambda name: name.startswith("decoder") and name.endswith("encoder_attn.k_proj"))
+    encoded = count_encoded(copy)
+    repeated = RepeatedDocuments(summarizer, TEXTS, max_tokens=30)
+    for call, summaries in zip(CALLS, wanted):
+        found = repeated.summarize(**call)
+        assert [(s.tokens, s.score, s.text) for s in found] == [(s.tokens, s.score, s.text) for s in summaries]
+    assert sum(encoded) == repeated.documents == repeated.encoded_once == 6
+    assert len(encoded) > 2, "one batch would not show that batches are kept apart"
+    layers = sum(name.endswith("encoder_attn.k_proj") for name, _ in copy.decoder.named_modules())
+    assert len(projected) == layers * len(encoded)
+
+
+def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
+    summarizer.summarize(TEXTS)
+    encoded = count_encoded(summarizer._copies[None].current())
+    everything = RepeatedDocuments(summarizer, TEXTS, max_tokens=30)
+    tokens = [[s.tokens for s in everything.summarize(**call)] for call in CALLS]
+    for room in (0, 1, everything.state_bytes // 2, everything.state_bytes):
+        encoded.clear()
+        repeated = RepeatedDocuments(summarizer, TEXTS, max_tokens=30, state_bytes=room)
+        assert [[s.tokens for s in repeated.summarize(**call)] for call in CALLS] == tokens
+        again = repeated.documents - repeated.encoded_once
+        assert sum(encoded) == repeated.documents + again * (len(CALLS) - 1)
+        assert repeated.state_bytes <= room
+        assert (again == 0) == (room == everything.state_bytes) and (again == 6) == (room < 2)
+
+
+def test_what_is_kept_is_counted(tmp_path):
+    """Each layer has keys, values and gate keys; each tensor counts once."""
+    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
+    repeated = RepeatedDocuments(summarizer, ["w1 w2 w3"])
+    repeated.summarize()
+    states = 4 * 32 * 4  # of three tokens and the end symbol, 32 numbers of four bytes each
+    layers = 2 * 3
+    assert states * layers < repeated.state_bytes < states * (layers + 6)
+    batch, states = EncodedBatch(), torch.zeros(4, 32)
+    batch.of(0).keep_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
+    assert batch.bytes == 4 * 32 * 4
+
+
+DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14, 15, 16]]
+
+
+@pytest.mark.parametrize("archs", [["etads"], ["transformer"], ["etads", "transformer", "gru_seq2seq"]], ids="-".join)
+def test_ensembles_and_models_of_fairseq(archs):
+    models = [make_model(arch, **RECURRENT) if arch == "gru_seq2seq" else sharpened(arch) for arch in archs]
+    sample, encoded = make_sample(DOCUMENTS), EncodedBatch()
+    for beam, lenpen in itertools.product((3, 1), (1.0, 0.0)):
+        options = {"beam_size": beam, "len_penalty": lenpen, "max_len_b": 8}
+        want = generate(SummaryGenerator, models, sample, options)
+        assert_same(generate(SummaryGenerator, models, sample, options, encoded=encoded), want, 0, 0)
+
+
+def test_another_model_is_not_given_what_is_kept():
+    sample, encoded = make_sample(DOCUMENTS), EncodedBatch()
+    options = {"beam_size": 2, "max_len_b": 8}
+    for seed in (1, 2):
+        model = sharpened("etads", seed)
+        with torch.no_grad():
+            for parameter in model.encoder.parameters():
+                parameter.mul_(seed)
+        want = generate(SummaryGenerator, [model], sample, options)
+        assert_same(generate(SummaryGenerator, [model], sample, options, encoded=encoded), want, 0, 0)

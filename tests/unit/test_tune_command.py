@@ -1,0 +1,283 @@
+"""``etads-tune``: kinds of input, tables, what is written to the folder, errors in words."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from documented import ROOT
+from etads_preprocess.tune_command import main
+from folders import DECODING, make_folder
+
+from fairseq_etads import Summarizer
+from fairseq_etads.folder import defaults
+from fairseq_etads.folder.config import read_config
+from fairseq_etads.folder.defaults import set_decoding
+from fairseq_etads.summarizer.repeated import RepeatedDocuments
+from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.text.files import InputError
+
+DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
+SHORT = {**DECODING, "max_len": 3}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("made"), pointer="soft", decoding=SHORT)[0]
+
+
+@pytest.fixture(scope="module")
+def references(original):
+    return [summary.text for summary in Summarizer.load(original, "cpu").summarize(DOCUMENTS, min_len=7, max_len=7)]
+
+
+@pytest.fixture
+def place(original, references, tmp_path, monkeypatch):
+    """A folder with the model, and the documents and references as lines, JSON lines and CSV."""
+    shutil.copytree(original, tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text(
+        "---\nlicense: mit\n---\n# Mine\n\n## Defaults of decoding\n\n`--beam 3`\n\n## Limits\n\nMany.\n"
+    )
+    (tmp_path / "d.txt").write_text("".join(f"{text}\n" for text in DOCUMENTS))
+    (tmp_path / "r.txt").write_text("".join(f"{text}\n" for text in references))
+    records = [{"id": n, "document": d, "summary": r} for n, (d, r) in enumerate(zip(DOCUMENTS, references))]
+    (tmp_path / "both.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with open(tmp_path / "both.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([["Text", "headline", "n"], *zip(DOCUMENTS, references, range(8))])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments, folder="model", **options):
+    """Runs the command; returns the exit status and what was printed and said."""
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in {"trials": 3, "device": "cpu", **options}.items()]
+    status = main([folder, *arguments, *given])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
+    before = content(place / "model")
+    found = []
+    for name, inputs in (("a", ["d.txt", "r.txt"]), ("b", ["both.jsonl"]), ("c", ["both.csv"])):
+        status, out, err = run(capsys, *inputs, out=name)
+        assert status == 0, err
+        found.append((place / name / "trials.csv").read_text())
+        assert {path.name for path in (place / name).iterdir()} == {
+            "trials.jsonl", "trials.csv", "tuning.json", "tuning.png",
+        }  # fmt: skip
+    assert found[0] == found[1] == found[2]
+    assert "== trial 2/2: " in err and "left" in err
+    rows = list(csv.DictReader(found[0].splitlines()))
+    assert [row["trial"] for row in rows] == ["0", "1", "2"]
+    needed = {"lenpen", "max_len", "mean", "rouge1", "rouge2", "rougeL", "words", "copy rate", "novel 2-grams"}
+    assert needed | {"repeated 3-grams"} <= set(rows[0])
+    table = [line for line in out.splitlines() if line.startswith("|")]
+    assert len(table) == 5 and table[2].split("|")[1].strip() in ("0", "**0**")
+    assert content(place / "model") == before, "nothing is written without --write"
+
+
+def test_columns_can_be_named(place, capsys):
+    (place / "odd.jsonl").write_text('{"body": "w1 w2", "short": ["w1 w3", "w4"]}\n{"body": "w5", "short": "w2"}\n')
+    columns = {"source_column": "body", "target_column": "short"}
+    assert run(capsys, "odd.jsonl", trials=1, out="o", **columns)[0] == 0
+    status, _, err = run(capsys, "odd.jsonl", trials=1, out="o", source_column="body")
+    assert (status, err) == (2, "etads-tune: --target-column is needed: odd.jsonl has body, short\n")
+    assert "--source-column x: d.txt has lines, not fields" in run(capsys, "d.txt", "r.txt", source_column="x")[2]
+
+
+def test_the_best_is_written_and_said_on_the_card(place, capsys):
+    status, out, _ = run(capsys, "d.txt", "r.txt", "--write", trials=12, search="max-len", range="max-len=3:8")
+    assert status == 0
+    report = json.loads((place / "model-tuning" / "tuning.json").read_text())
+    best = report["best"]
+    assert best["decoding"]["max_len"] >= 6 and best["trial"] > 0 and best["against_defaults"]["difference"] > 5
+    assert read_config(place / "model").decoding == best["decoding"]
+    by_default = [s.text for s in Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS)]
+    stored = [json.loads(line) for line in (place / "model-tuning" / "trials.jsonl").read_text().splitlines()[1:]]
+    assert by_default == stored[best["trial"]]["summaries"]
+    card = (place / "model" / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit") and card.endswith("## Limits\n\nMany.\n")
+    assert f"--max-len {best['decoding']['max_len']}" in card and card.count("## Defaults of decoding") == 1
+    assert f"trial {best['trial']} of 6 (seed 1)" in card and "8 of 8 documents of `d.txt`" in card and "ROUGE|" in card
+    assert not list((place / "model").glob("*.partial"))
+    Checksums(place / "model").verify(["config.json", "model.safetensors", "dict.source.txt"])
+    assert f"the options of trial {best['trial']} are now the defaults of model" in out
+    # once more, and with more trials than there are settings: the trials are those of the defaults before
+    before = content(place / "model")
+    status, again, err = run(capsys, "d.txt", "r.txt", "--write", trials=12, search="max-len", range="max-len=3:8")
+    assert (status, again) == (0, out) and "6 trials are there already" in err
+    assert content(place / "model") == before
+
+
+def test_defaults_that_are_the_best_stay(place, capsys):
+    before = content(place / "model")
+    status, out, _ = run(capsys, "d.txt", "r.txt", "--write", search="max-len", range="max-len=1,2,3")
+    assert status == 0 and content(place / "model") == before
+    assert "The folder's defaults (trial 0) are the best" in out and "so nothing is written" in out
+
+
+def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
+    """Of a single document nothing can be concluded."""
+    _, out, _ = run(capsys, "d.txt", "r.txt", search="max-len", range="max-len=3:8", trials=9, documents=1, out="one")
+    assert "That is not significant for the best of 5 (p is not below 0.01)" in out
+    assert "It was chosen on these 1 documents, so its score on them is optimistic" in out
+
+
+@pytest.mark.parametrize(
+    "inputs, options, message",
+    [
+        (["d.txt", "short.txt"], {}, "d.txt has 8 documents and short.txt 7 references"),
+        (["d.txt", "empty.txt"], {}, "REFERENCES empty.txt: empty"),
+        (["empty.txt", "r.txt"], {}, "DOCUMENTS empty.txt: empty"),
+        (["d.txt", "blank.txt"], {}, "no document and its reference both have words"),
+        (["d.txt"], {}, "REFERENCES are missing: d.txt has lines"),
+        (["no.txt", "r.txt"], {}, "DOCUMENTS no.txt: no such file"),
+        (["model", "r.txt"], {}, "DOCUMENTS model: is a folder; give a file"),
+        (["-", "r.txt"], {}, "DOCUMENTS -: must be a file"),
+        (["latin.txt", "r.txt"], {}, "latin.txt, line 1: not UTF-8"),
+        (["d.txt", "r.txt"], {"search": "lenpn"}, "there is no option lenpn of decoding; did you mean lenpen?"),
+        (["d.txt", "r.txt"], {"range": "lenpen=2:1"}, "--range lenpen=2:1: the lowest value comes first"),
+        (["d.txt", "r.txt"], {"range": "lenpen"}, "--range lenpen: must be NAME=LOW:HIGH"),
+        (["d.txt", "r.txt"], {"trials": 0}, "--trials 0: choose 1 or more"),
+        (["d.txt", "r.txt"], {"seed": -1}, "--seed -1: choose 0 or more"),
+        (["d.txt", "r.txt"], {"encoder_memory": -1}, "--encoder-memory -1: choose 0"),
+        (["d.txt", "r.txt"], {"out": "d.txt"}, "--out d.txt: is a file; name a folder"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(place, capsys, inputs, options, message):
+    (place / "short.txt").write_text("w1\n" * 7)
+    (place / "blank.txt").write_text(" \n" * 8)
+    (place / "empty.txt").touch()
+    (place / "latin.txt").write_bytes(b"\xe9\n" * 8)
+    status, out, err = run(capsys, *inputs, **options)
+    assert (status, out) == (2, "") and err.startswith(f"etads-tune: {message}") and err.count("\n") == 1
+    assert not list(place.glob("*/trials.jsonl")) or not next(place.glob("*/trials.jsonl")).read_bytes()
+
+
+def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
+    weights = place / "model" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    status, _, err = run(capsys, "d.txt", "r.txt", "--write")
+    assert status == 2 and "model.safetensors is damaged or was changed" in err
+    weights.write_bytes(whole)
+
+    def read_only(*_, dir):  # also where the tests run as root
+        raise OSError(30, "Read-only file system", str(dir))
+
+    monkeypatch.setattr(defaults.tempfile, "TemporaryFile", read_only)
+    status, _, err = run(capsys, "d.txt", "r.txt", "--write")
+    assert (status, err) == (2, "etads-tune: model: nothing can be written there (Read-only file system)\n")
+    assert not (place / "model-tuning").exists()
+    assert run(capsys, "d.txt", "r.txt", trials=1)[0] == 0, "only --write needs to write there"
+
+
+def test_without_optuna_and_without_matplotlib(place, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, out, err = run(capsys, "d.txt", "r.txt", trials=1)
+    assert status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; going on without" in err
+    assert not (place / "model-tuning" / "tuning.png").exists() and "plot" not in out
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    status, out, err = run(capsys, "d.txt", "r.txt", out="other")
+    assert (status, out) == (2, "") and err.endswith("etads-tune: Optuna is missing: pip install optuna\n")
+
+
+def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
+    def fails(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(RepeatedDocuments, "summarize", fails)
+    status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
+    assert status == 2 and err.endswith("etads-tune: trial 0: memory runs out; choose less than --max-tokens 700\n")
+
+
+def test_the_same_trials_give_the_same_plot(place, capsys):
+    plots = []
+    for name in ("a", "b"):
+        run(capsys, "d.txt", "r.txt", out=name, search="lenpen,length-penalty-type,stepwise-coverage-penalty")
+        plots.append((place / name / "tuning.png").read_bytes())
+    assert plots[0] == plots[1] and plots[0].startswith(b"\x89PNG")
+
+
+# ---- writing
+
+NEW = {**SHORT, "max_len": 6, "lenpen": 0.5, "stepwise_coverage_penalty": False}
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
+    """Killed before each step: the folder has the old defaults or the new, and writing again completes it."""
+    left = 0  # steps until it is killed
+
+    def counted(step):
+        def run(*arguments):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return step(*arguments)
+
+        return run
+
+    steps = {name: counted(getattr(os, name)) for name in ("replace", "unlink", "fsync")}
+    monkeypatch.setattr(defaults, "os", SimpleNamespace(**steps))
+    for killed_before in range(1, 8):
+        shutil.rmtree(place / "copy", ignore_errors=True)
+        shutil.copytree(place / "model", place / "copy")
+        left = killed_before
+        with pytest.raises(Killed):
+            set_decoding(place / "copy", NEW, "a note")
+        assert Summarizer.load(place / "copy", "cpu").config.decoding in (SHORT, NEW)
+        set_decoding(place / "copy", NEW, "a note")
+        assert Summarizer.load(place / "copy", "cpu").config.decoding == NEW
+        assert Checksums(place / "copy").listed.keys() == Checksums(place / "model").listed.keys()
+        assert not list((place / "copy").glob("*.partial"))
+    left = 0
+    set_decoding(place / "copy", NEW, "a note")
+    assert left == -7, "three files are written, one is taken away, three are put in their place"
+    card = (place / "copy" / "README.md").read_text()
+    assert "--lenpen 0.5" in card and "--no-stepwise-coverage-penalty" in card and "\na note\n" in card
+
+
+def test_damage_of_other_files_is_not_covered_up(place):
+    dictionary = place / "model" / "dict.source.txt"
+    dictionary.write_bytes(dictionary.read_bytes() + b"more 1\n")
+    set_decoding(place / "model", NEW, "a note")
+    with pytest.raises(InputError, match=r"dict\.source\.txt is damaged or was changed"):
+        Summarizer.load(place / "model", "cpu")
+
+
+def test_impossible_defaults_and_cards_of_others(place):
+    with pytest.raises(InputError, match="--min-len 9: choose at most --max-len"):
+        set_decoding(place / "model", {"min_len": 9, "max_len": 3}, "")
+    card = place / "model" / "README.md"
+    card.write_text("# A card of another hand\n")
+    set_decoding(place / "model", NEW, "a note")
+    assert card.read_text().startswith("# A card of another hand\n\n## Defaults of decoding\n")
+    card.unlink()
+    set_decoding(place / "model", SHORT, "a note")
+    assert not card.exists() and read_config(place / "model").decoding == SHORT
+
+
+def test_the_example_in_python_runs(place, capsys):
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for name, side in (("d.txt", "source"), ("r.txt", "target")):
+        (place / name).rename(place / f"valid.{side}")
+    exec(compile(block, "docs/tuning.md", "exec"), {})
+    decoding, best, first = re.fullmatch(r"(\{.*\}) (\S+) (\S+)\n", capsys.readouterr().out).groups()
+    assert "lenpen" in decoding and float(best) >= float(first) and (place / "out" / "trials.jsonl").is_file()
