@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .summarizer import CopiedWord as CopiedWord
+    from .summarizer import PartialSummary as PartialSummary
     from .summarizer import Summarizer as Summarizer
     from .summarizer import Summary as Summary
     from .summarizer import Truncation as Truncation
@@ -33,7 +34,7 @@ elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 def __getattr__(name: str) -> Any:
     """``from fairseq_etads import Summarizer``, without importing it for those who do not want it."""
-    if name in ("CopiedWord", "Summarizer", "Summary", "Truncation"):
+    if name in ("CopiedWord", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 
         return getattr(summarizer, name)

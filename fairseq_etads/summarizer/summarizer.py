@@ -15,6 +15,7 @@ from ..search import call_options
 from ..search.inference import InferenceModel
 from ..text.files import InputError
 from .documents import Batch, Document, TextProcessing
+from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
@@ -27,10 +28,11 @@ _MOST_SEARCHES = 16
 
 
 class _Search(NamedTuple):
-    """A generator, and whether unknown words of its summaries are to be replaced."""
+    """A generator, whether unknown words of its summaries are to be replaced, and who is told of every step."""
 
     generator: SummaryGenerator
     replaces_unknown: bool
+    on_step: Optional[OnPartialSummary] = None
 
 
 class Summarizer:
@@ -85,19 +87,30 @@ class Summarizer:
         self._forget_searches()
 
     @overload
-    def summarize(self, texts: str, *, max_tokens: int = ..., **decoding: Any) -> Summary: ...
+    def summarize(
+        self, texts: str, *, max_tokens: int = ..., on_step: Optional[OnPartialSummary] = ..., **decoding: Any
+    ) -> Summary: ...
 
     @overload
-    def summarize(self, texts: Iterable[str], *, max_tokens: int = ..., **decoding: Any) -> List[Summary]: ...
+    def summarize(
+        self, texts: Iterable[str], *, max_tokens: int = ..., on_step: Optional[OnPartialSummary] = ..., **decoding: Any
+    ) -> List[Summary]: ...
 
     def summarize(
-        self, texts: Union[str, Iterable[str]], *, max_tokens: int = MAX_TOKENS, **decoding: Any
+        self,
+        texts: Union[str, Iterable[str]],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        on_step: Optional[OnPartialSummary] = None,
+        **decoding: Any,
     ) -> Union[Summary, List[Summary]]:
         """Summarise a text or several.
 
         Args:
             texts: raw text; its lines are paragraphs. One text gives one summary, several a list in the same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
+            on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
+                of this call. It can stop the call: what it raises is raised here.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
 
@@ -106,8 +119,10 @@ class Summarizer:
             TypeError: a text is something else.
         """
         if isinstance(texts, str):
-            return next(self.stream([texts], max_tokens=max_tokens, **decoding))
-        return list(self.stream(texts, max_tokens=max_tokens, **decoding))
+            return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
+        _check_texts(texts, max_tokens)
+        search = self._search(decoding)._replace(on_step=on_step)
+        return list(self._stream(texts, search, max_tokens, READ_AHEAD, keep=False))
 
     def stream(
         self,
@@ -129,11 +144,7 @@ class Summarizer:
         Raises:
             InputError: see :meth:`summarize`; raised at once, and not only when the first summary is asked for.
         """
-        if isinstance(texts, (str, bytes)):
-            raise TypeError("stream takes several texts; summarize takes one, too")
-        for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
-            if type(value) is not int or value < 1:
-                raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+        _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
@@ -213,7 +224,8 @@ class Summarizer:
         """The summaries of a batch; with ``keep``, of each document alone if the batch fails."""
         try:
             batch = self._texts.batch(documents)
-            results = search.generator.generate(None, _moved(batch.sample, self.device))
+            on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
+            results = search.generator.generate(None, _moved(batch.sample, self.device), on_step=on_step)
             return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
         except Exception as error:
             if not keep:
@@ -262,6 +274,15 @@ class Summarizer:
                 found.append(CopiedWord(self._texts.word_of(tokens[first : last + 1]), first, last, start, end))
             first = last + 1
         return tuple(found)
+
+
+def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
+    """Raise TypeError if that is not several texts, and InputError if a number is not 1 or more."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError("stream takes several texts; summarize takes one, too")
+    for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
+        if type(value) is not int or value < 1:
+            raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
 
 
 def _replace_unknown(
