@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .explain import Explanation as Explanation
     from .summarizer import CopiedWord as CopiedWord
     from .summarizer import PartialSummary as PartialSummary
     from .summarizer import Summarizer as Summarizer
@@ -38,4 +39,8 @@ def __getattr__(name: str) -> Any:
         from . import summarizer
 
         return getattr(summarizer, name)
+    if name == "Explanation":
+        from .explain import Explanation
+
+        return Explanation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from multiprocessing import forkserver
 import pytest
 import seeds  # first: it replaces what test modules import and call
 import torch
+from browser import browser  # noqa: F401  # a fixture
 from hypothesis import seed, settings
 
 # a shell starts background jobs with Ctrl-C ignored, and processes of the tests would inherit that

@@ -1,7 +1,7 @@
-"""Figures about attention for the log of a training: how much the gate lets through, where focus-attention looks."""
+"""What attention modules compute, for those who ask: figures for the log of a training, records for explanations."""
 
 import contextlib
-from typing import Dict, Iterator, Optional
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,89 @@ tokens. focus_share: sigma / m. focus_strength: the factor of the bias, where it
 """
 
 
-class AttentionFigures:
+def saliency_gate(
+    q: Tensor,
+    k: Tensor,
+    gate_q: Tensor,
+    gate_k: Tensor,
+    key_padding_mask: Optional[Tensor],
+    form: str,
+    gate_level: Optional[Tensor],
+) -> Tuple[Tensor, Tensor]:
+    """g and the attention before it, (B, H, T, S) each; see :func:`saliency_attention`, whose arguments these are.
+
+    g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. Of "normalised" it is the factor before the
+    weights are divided by their sum.
+    """
+    weights = attention_weights(q, k, key_padding_mask)
+    logits = attention_scores(gate_q, gate_k)
+    if gate_level is not None:
+        logits = logits + gate_level[:, None, None]
+    return torch.sigmoid(logits) * (1 if form == "sigmoid" else 2), weights
+
+
+class AttentionObserver:
+    """What an attention module of a layer tells about its forward pass, if it is observed."""
+
+    def add_focus(
+        self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
+    ) -> None:
+        """Of focus-attention: mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
+
+    def add_gate(
+        self,
+        q: Tensor,
+        k: Tensor,
+        gate_q: Tensor,
+        gate_k: Tensor,
+        key_padding_mask: Optional[Tensor],
+        form: str,
+        gate_level: Optional[Tensor],
+    ) -> None:
+        """Of saliency-selection: what :func:`saliency_attention` is given."""
+
+
+class AttentionRecord(AttentionObserver):
+    """All that one attention module computed in its last forward pass.
+
+    Attributes:
+        center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
+        gate: g of saliency-selection (B, H, T, S), see :func:`saliency_gate`. form: of the gate. gated: the weights by
+            which values are added up (B, H, T, S): g times the attention, with "normalised" divided by its sum.
+        Each is None if the module has no such thing.
+    """
+
+    center: Optional[Tensor] = None
+    scope: Optional[Tensor] = None
+    strength: Optional[Tensor] = None
+    gate: Optional[Tensor] = None
+    gated: Optional[Tensor] = None
+    form: Optional[str] = None
+
+    @torch.no_grad()
+    def add_focus(
+        self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
+    ) -> None:
+        self.center, self.scope, self.strength = center, scope, strength
+
+    @torch.no_grad()
+    def add_gate(
+        self,
+        q: Tensor,
+        k: Tensor,
+        gate_q: Tensor,
+        gate_k: Tensor,
+        key_padding_mask: Optional[Tensor],
+        form: str,
+        gate_level: Optional[Tensor],
+    ) -> None:
+        self.gate, weights = saliency_gate(q, k, gate_q, gate_k, key_padding_mask, form, gate_level)
+        gated = self.gate * weights
+        self.gated = gated / gated.sum(-1, keepdim=True) if form == "normalised" else gated
+        self.form = form
+
+
+class AttentionFigures(AttentionObserver):
     """Totals and counts of :data:`FIGURES` over the layers of one forward pass.
 
     One word of each summary is looked at, and of focus-attention only vectors: that costs no measurable time.
@@ -41,7 +123,6 @@ class AttentionFigures:
     def add_focus(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
-        """Of a layer: mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
         batch, heads, length = center.shape
         positions, lengths = document_positions(key_padding_mask, batch, length, center.device)
         real = torch.ones_like(positions) if key_padding_mask is None else (~key_padding_mask).float()
@@ -63,13 +144,9 @@ class AttentionFigures:
         form: str,
         gate_level: Optional[Tensor],
     ) -> None:
-        """Of a layer: what :func:`saliency_attention` is given."""
         index = self._middle[:, None, None, None].expand(-1, q.shape[1], 1, q.shape[3])
-        weights = attention_weights(q.gather(2, index), k, key_padding_mask)  # (B, H, 1, S)
-        logits = attention_scores(gate_q.gather(2, index), gate_k)
-        if gate_level is not None:
-            logits = logits + gate_level[:, None, None]
-        gate = torch.sigmoid(logits) * (1 if form == "sigmoid" else 2)
+        q, gate_q = q.gather(2, index), gate_q.gather(2, index)
+        gate, weights = saliency_gate(q, k, gate_q, gate_k, key_padding_mask, form, gate_level)  # (B, H, 1, S)
         self._add("gate", gate * weights, weights.new_tensor(float(weights.shape[0] * weights.shape[1])))
 
     def logs(self) -> Dict[str, Tensor]:
@@ -78,20 +155,34 @@ class AttentionFigures:
 
 
 class Observed:
-    """A mixin for attention modules that add to :class:`AttentionFigures`, if they are given one."""
+    """A mixin for attention modules that tell an :class:`AttentionObserver`, if they have one, what they compute."""
 
-    figures: Optional[AttentionFigures] = None
+    observer: Optional[AttentionObserver] = None
+
+
+@contextlib.contextmanager
+def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None]:
+    for module, observer in observers.items():
+        module.observer = observer
+    try:
+        yield
+    finally:
+        for module in observers:
+            module.observer = None
 
 
 @contextlib.contextmanager
 def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
     """Figures of the forward passes inside the block; ``real`` as in :class:`AttentionFigures`."""
     figures = AttentionFigures(real)
-    observed = [module for module in model.modules() if isinstance(module, Observed)]
-    for module in observed:
-        module.figures = figures
-    try:
+    with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
-    finally:
-        for module in observed:
-            module.figures = None
+
+
+@contextlib.contextmanager
+def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
+    """A record of each attention module that can be observed, by the module's name, of the pass inside the block."""
+    named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
+    records = {name: AttentionRecord() for name in named}
+    with _observing({named[name]: records[name] for name in named}):
+        yield records

@@ -75,8 +75,8 @@ class FocusAttention(Observed, MultiheadAttention):
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
-        if self.figures is not None:
-            self.figures.add_focus(center, scope, strength, key_padding_mask)
+        if self.observer is not None:
+            self.observer.add_focus(center, scope, strength, key_padding_mask)
         out = focus_attention(
             split_heads(q, self.num_heads),
             split_heads(k, self.num_heads),
@@ -191,8 +191,8 @@ class BridgeAttention(Observed, MultiheadAttention):
             gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
             level = at_least_float32(self.gate_level)
         gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
-        if self.figures is not None:
-            self.figures.add_gate(q, k, gate_q, gate_k, key_padding_mask, self.gate, level)
+        if self.observer is not None:
+            self.observer.add_gate(q, k, gate_q, gate_k, key_padding_mask, self.gate, level)
         dropout_p = _dropout_p(self)
         out, weights = saliency_attention(
             q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, True, own_format, self.gate, level

@@ -62,11 +62,24 @@ class TextProcessing:
 
     def read(self, number: int, text: str) -> Document:
         """Cut a raw text into tokens, and keep as many as the model reads."""
-        line = self.tokenizer.encode(one_line(text))
+        tokens = self._tokens(one_line(text))
+        return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+
+    def _tokens(self, line: str) -> List[str]:
+        line = self.tokenizer.encode(line)
         if self.subwords is not None:
             line = self.subwords.encode(line)
-        tokens = tokenize_line(line)
-        return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+        tokens: List[str] = tokenize_line(line)
+        return tokens
+
+    def summary_tokens(self, text: str) -> List[str]:
+        """The tokens of a summary that is given as text; sentence marks stay if the model can write them."""
+        sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
+        mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
+        found: List[str] = []
+        for tokens in filter(None, sentences):
+            found += [*(mark if found else []), *tokens]
+        return found
 
     def batch(self, documents: List[Document]) -> Batch:
         """Documents side by side, padded to the longest."""
@@ -92,10 +105,15 @@ class TextProcessing:
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
         """The tokens of a summary as text, and where each stands in ``ids`` (T,), whose start and end symbols go."""
-        first_new, special = len(self.source), (self.target.bos(), self.target.eos(), self.target.pad())
+        special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
-        found = [int(ids[place]) for place in places]
-        return places, [batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in found]
+        spelled = self.spell_all(ids, batch)
+        return places, [spelled[place] for place in places]
+
+    def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
+        """All tokens of a summary (T,) as text, its start and end symbols, too."""
+        first_new = len(self.source)
+        return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
         """The text that tokens make."""
@@ -127,3 +145,7 @@ class TextProcessing:
     def word_of(self, tokens: Sequence[str]) -> str:
         """The word that the tokens of one word make."""
         return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
+
+    def shown(self, token: str) -> str:
+        """A token without the marks of subwords; empty for the end symbol."""
+        return "" if token == self.target.eos_word else self.word_of([token])

@@ -3,11 +3,13 @@
 import itertools
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
 import torch
 
+from ..explain import Explanation
 from ..folder.loading import load_folder
 from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
@@ -15,6 +17,7 @@ from ..search import call_options
 from ..search.inference import InferenceModel
 from ..text.files import InputError
 from .documents import Batch, Document, TextProcessing
+from .explaining import Explainer, Written
 from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 
@@ -25,6 +28,9 @@ READ_AHEAD = 256
 _CHARACTERS_AHEAD = 4_000_000
 _MOST_SEARCHES = 16
 """Sets of options whose generator is kept for the next call."""
+
+
+_NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
@@ -77,10 +83,11 @@ class Summarizer:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
         self._copies: Dict[Optional[str], InferenceModel] = {}  # one for each format, whatever the other options
+        self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
         """What is pickled: all but generators and packed weights, which are made again where they are needed."""
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_searches", "_copies")}
+        return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         vars(self).update(state)
@@ -148,6 +155,42 @@ class Summarizer:
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
+
+    def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
+        """Why the model writes the summary that it writes of a text, or how it would have come to another one.
+
+        The summary is read once more together with the text, in float32 and without options of decoding; so this is
+        exact for what is written, and costs about as much as a step of training.
+
+        Args:
+            summary: explain this text, such as a reference; None: the summary that the search finds.
+            decoding: options of the search, as for :meth:`summarize`.
+
+        Returns:
+            probabilities, attention, saliency, focus and copying as data.
+
+        Raises:
+            InputError: see :meth:`summarize`; the summary has no words or too many; or it is given with options, which
+                would have no effect.
+            TypeError: text or summary is something else.
+        """
+        for name, value in (("text", text), ("summary", summary)):
+            if not isinstance(value, str) and not (value is None and name == "summary"):
+                raise TypeError(f"{name} is of the type {type(value).__name__}, not str")
+        if summary is None:
+            return self.summarize(text, **decoding).explain()
+        if decoding:
+            raise InputError(f"{call_options.flag(next(iter(decoding)))} has no effect on a summary that is given")
+        explainer = self._get_explainer()
+        if not self._texts.read(0, text).tokens:
+            raise InputError("the document has no words, of which a summary could be explained")
+        return explainer.explain(text, explainer.given(summary), summary, None)
+
+    def _get_explainer(self) -> Explainer:
+        with self._lock:
+            if self._explainer is None:
+                self._explainer = Explainer(self._model, self._texts, self.config.architecture)
+            return self._explainer
 
     def _search(self, decoding: Dict[str, Any]) -> _Search:
         """The generator for the options of a call, made once for each set of options."""
@@ -217,7 +260,7 @@ class Summarizer:
             return None
         if document.tokens:
             return document
-        results[number] = Summary("", 0.0, (), (), Truncation(0, 0))
+        results[number] = self._explainable(Summary("", 0.0, (), (), Truncation(0, 0)), text, Written((), {}))
         return None
 
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
@@ -237,7 +280,9 @@ class Summarizer:
 
     def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document, texts = batch.documents[row], self._texts
-        places, tokens = texts.spell(hypothesis["tokens"].cpu(), batch)
+        ids = hypothesis["tokens"].cpu()
+        places, tokens = texts.spell(ids, batch)
+        written = list(tokens)
         origins = [-1] * len(tokens)
         if self._has_pointer:
             copied_from = hypothesis["copied_from"].tolist()
@@ -245,13 +290,36 @@ class Summarizer:
         if search.replaces_unknown:
             attended = hypothesis["alignment"].tolist()
             _replace_unknown(tokens, origins, [attended[place] for place in places], document, texts.target.unk_word)
-        return Summary(
+        replaced = {
+            place: (token, origin)
+            for place, before, token, origin in zip(places, written, tokens, origins)
+            if token != before
+        }
+        summary = Summary(
             text=texts.join(tokens),
             score=float(hypothesis["score"]),
             tokens=tuple(tokens),
             copied=self._copied(document, tokens, origins),
             truncation=Truncation(len(document.tokens), document.left_out),
         )
+        return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
+
+    def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
+        """The summary of a text, able to explain itself as long as this summarizer is there."""
+        reference = weakref.ref(self)  # a summary that somebody keeps must not keep a model in memory
+        shown, score = summary.text, summary.score
+
+        def explain() -> Explanation:
+            summarizer = reference()
+            if summarizer is None:
+                raise ValueError(
+                    "the summarizer of this summary is no longer there: keep it, "
+                    "or call explain(document, summary=summary.text) of another one"
+                )
+            return summarizer._get_explainer().explain(text, written, shown, score)
+
+        object.__setattr__(summary, "_make_explanation", explain)
+        return summary
 
     def _copied(self, document: Document, tokens: List[str], origins: List[int]) -> Tuple[CopiedWord, ...]:
         """The copied words; neighbouring subwords of a word that stand side by side in the document are one."""

@@ -2,8 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, ClassVar, Dict, Optional, Tuple
 
+from ..explain import Explanation
 from ..text.words import SENTENCE_MARK
 
 
@@ -60,6 +61,30 @@ class Summary:
     copied: Tuple[CopiedWord, ...]
     truncation: Truncation
     problem: str = ""
+
+    # set on the instance by the summarizer; no field, because copies and pickles of a summary are data alone
+    _make_explanation: ClassVar[Any] = None
+
+    def explain(self) -> Explanation:
+        """Why the model wrote this, see :meth:`Summarizer.explain`; a notebook shows it as a page.
+
+        The summarizer that made it must still be there. Copies and pickles of a summary do not know theirs.
+
+        Raises:
+            ValueError: that is so, or there is no summary (:attr:`problem`).
+        """
+        if self.problem:
+            raise ValueError(f"there is no summary to explain: {self.problem}")
+        if self._make_explanation is None:
+            raise ValueError(
+                "this is a copy of a summary, which does not know its summarizer and its document: "
+                "call summarizer.explain(document, summary=summary.text)"
+            )
+        explanation: Explanation = self._make_explanation()
+        return explanation
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_make_explanation"}
 
     @property
     def sentences(self) -> Tuple[str, ...]:

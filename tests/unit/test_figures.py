@@ -98,9 +98,9 @@ def test_they_cost_nothing_where_nobody_looks():
     assert {type(m) for m in modules} == {FocusAttention, BridgeAttention}
     tokens = make_batch(DOCUMENTS[1:2])
     with pytest.raises(RuntimeError), observe(model, tokens.ne(1)) as figures:
-        assert all(m.figures is figures for m in modules)
+        assert all(m.observer is figures for m in modules)
         raise RuntimeError
-    assert all(m.figures is None for m in modules)
+    assert all(m.observer is None for m in modules)
     with torch.no_grad():
         model(tokens, tokens.ne(1).sum(1), tokens)
     assert not figures.logs()

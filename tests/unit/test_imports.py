@@ -21,7 +21,7 @@ LEVELS = [
     {"checks"},
     {"task"},
     {"plugin"},
-    {"folder"},
+    {"folder", "explain"},
     {"summarizer"},
     {"commands"},
 ]

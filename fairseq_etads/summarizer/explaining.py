@@ -1,0 +1,222 @@
+"""Explanations of summaries: one more pass over document and summary, in which attention modules are recorded."""
+
+import re
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from ..explain import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
+from ..explain.explanation import Matrix, Row
+from ..layers.figures import AttentionRecord, record
+from ..layers.pointer import PointerOutput
+from ..search.inference import structural_copy
+from ..text.files import InputError
+from ..vocabulary.dictionary import known_words
+from .documents import Batch, Document, TextProcessing
+
+_LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
+
+
+class Written(NamedTuple):
+    """What the model wrote.
+
+    Attributes:
+        tokens: spelled, special symbols included; the last is the end symbol.
+        replaced: by the number of a token, the word that stands in its place, and which of the document's tokens it is.
+    """
+
+    tokens: Tuple[str, ...]
+    replaced: Dict[int, Tuple[str, int]]
+
+
+class _Pass(NamedTuple):
+    """What a pass over one document and T tokens of its summary computed.
+
+    Attributes:
+        log_probs: of the tokens (T,). attention: (T, S) or None. is_unknown: (T,) bool, the unknown word stands here.
+        pointer: None without one. shares: what copying contributes to each probability (T,). copied_from: (T,), -1 for
+            a token that was generated.
+        records: of the attention modules, by their names.
+    """
+
+    log_probs: Tensor
+    attention: Optional[Tensor]
+    is_unknown: Tensor
+    pointer: Optional[PointerOutput]
+    shares: Optional[Tensor]
+    copied_from: Optional[Tensor]
+    records: Dict[str, AttentionRecord]
+
+
+class Explainer:
+    """Explains summaries of one model. Threads may share it; they are served one after the other.
+
+    Args:
+        model: in evaluation mode; it is left as it is. texts: of its folder. architecture: its name.
+    """
+
+    def __init__(self, model: Any, texts: TextProcessing, architecture: str):
+        # a copy with modules of its own, because its attention is observed while others may use the model
+        self._model: Any = structural_copy(model)
+        self._texts, self._architecture = texts, architecture
+        self._device = next(model.parameters()).device
+        self._lock = threading.Lock()
+
+    def given(self, summary: str) -> Written:
+        """A summary that is given as text, as the model would write it.
+
+        Raises:
+            InputError: it has no words, or more than the model has positions for.
+        """
+        texts = self._texts
+        tokens = texts.summary_tokens(summary)
+        if not tokens:
+            raise InputError("--summary: it has no words")
+        longest = self._model.max_decoder_positions()
+        if len(tokens) + 1 > longest:
+            raise InputError(
+                f"--summary: {len(tokens):,} tokens; this model can write at most {longest - 1:,}: give a shorter one"
+            )
+        return Written((*tokens, texts.target.eos_word), {})
+
+    def explain(self, text: str, written: Written, summary: str, score: Optional[float]) -> Explanation:
+        """Explain why the model wrote a summary of a raw text.
+
+        Args:
+            summary: its text. score: by which it was chosen; None: it was given.
+        """
+        document = self._texts.read(0, text)
+        if not document.tokens:
+            return self._of_nothing(document, summary, score)
+        batch = self._texts.batch([document])
+        with self._lock:
+            found = self._pass(batch, self._ids(written.tokens, batch))
+        gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # (H, T, S) each
+        gated = [r.gated[0] for r in found.records.values() if r.gated is not None]
+        forms = [r.form for r in found.records.values() if r.form is not None]
+        pointer = found.pointer
+        return Explanation(
+            document=text,
+            source=self._source(document),
+            left_out=document.left_out,
+            summary=summary,
+            tokens=self._tokens(written, found),
+            score=score,
+            architecture=self._architecture,
+            pointer="none" if pointer is None else pointer.kind,
+            saliency_gate=forms[0] if forms else None,
+            attention=None if found.attention is None else _matrix(found.attention),
+            copying=None if pointer is None else _matrix(pointer.log_copy[0].exp()),
+            saliency=_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0)) if gates else None,
+            selected=_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0)) if gated else None,
+            saliency_layers=tuple(SaliencyLayer(_layer(name), _row(g.mean((0, 1)))) for name, g in gates.items()),
+            focus_layers=tuple(_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
+        )
+
+    def _of_nothing(self, document: Document, summary: str, score: Optional[float]) -> Explanation:
+        return Explanation(
+            document.text, (), 0, summary, (), score, self._architecture, "none", None, None, None, None, None
+        )  # fmt: skip
+
+    def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
+        """Ids (1, T) of spelled tokens; a word that neither the model nor the document has becomes unknown."""
+        target, first_new = self._texts.target, len(self._texts.source)
+        new = {word: first_new + number for number, word in enumerate(batch.new_words)}
+        return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
+
+    @torch.no_grad()
+    def _pass(self, batch: Batch, ids: Tensor) -> _Pass:
+        model, ids = self._model, ids.to(self._device)
+        net_input = {name: tensor.to(self._device) for name, tensor in batch.sample["net_input"].items()}
+        before = ids.roll(1, dims=1)
+        before[:, 0] = self._texts.target.eos()
+        with record(model) as records:
+            logits, extra = model(**net_input, prev_output_tokens=before)[:2]
+        vocabulary, pointer = extra["vocabulary"], extra.get("pointer")
+        written = vocabulary.producible_ids(ids)
+        log_probs = _log_probs(model, logits, extra).gather(2, written[:, :, None])[0, :, 0]
+        shares = copied_from = None
+        if pointer is not None:
+            columns = vocabulary.target_columns(ids)
+            _, shares = pointer.target_log_probs(logits.float().log_softmax(-1), columns)
+            copied_from = pointer.copied_from(logits, columns)[0]
+        attention = extra["attn"][0] if extra.get("attn") else None
+        return _Pass(
+            log_probs=log_probs,
+            attention=None if attention is None else attention[0],
+            is_unknown=written[0] == vocabulary.unk,
+            pointer=pointer,
+            shares=None if shares is None else shares[0],
+            copied_from=copied_from,
+            records=records,
+        )
+
+    def _source(self, document: Document) -> Tuple[SourceToken, ...]:
+        texts = self._texts
+        known = known_words(texts.target)
+        found: List[SourceToken] = []
+        for token, span in zip(document.tokens, texts.spans(document)):
+            start, end = span if span is not None else (None, None)
+            number = texts.target.indices.get(token)
+            is_known = number is not None and number < known and number != texts.target.unk()
+            found.append(SourceToken(token, start, end, is_known))
+        return (*found, SourceToken(texts.source.eos_word, None, None, True))
+
+    def _tokens(self, written: Written, found: _Pass) -> Tuple[SummaryToken, ...]:
+        texts, unknown = self._texts, found.is_unknown.tolist()
+        p_gen = None if found.pointer is None else torch.sigmoid(found.pointer.gate[0]).tolist()
+        shares = None if found.shares is None else found.shares.tolist()
+        origins = [-1] * len(written.tokens) if found.copied_from is None else found.copied_from.tolist()
+        tokens: List[SummaryToken] = []
+        for place, (spelled, log_prob) in enumerate(zip(written.tokens, found.log_probs.tolist())):
+            text, origin = written.replaced.get(place, (spelled, origins[place]))
+            tokens.append(
+                SummaryToken(
+                    text=text,
+                    shown=texts.shown(text),
+                    starts_word=not (tokens and texts.goes_on(tokens[-1].text, text)),
+                    log_probability=log_prob,
+                    p_gen=None if p_gen is None else p_gen[place],
+                    copied_share=None if shares is None else shares[place],
+                    copied_from=origin if origin >= 0 else None,
+                    replaces_unknown=unknown[place] and text != texts.target.unk_word,
+                )
+            )
+        return tuple(tokens)
+
+
+def _log_probs(model: Any, logits: Tensor, extra: Dict[str, Any]) -> Tensor:
+    """log P (1, T, words), by extended id, as the search reckons with them.
+
+    A word that a switch has decided against has the log-probability that it has in the mixture.
+    """
+    log_probs: Tensor = model.get_normalized_probs((logits, extra), log_probs=True).float()
+    pointer = extra.get("pointer")
+    if pointer is None or not pointer.hard:
+        return log_probs
+    undecided = {**extra, "pointer": pointer.undecided()}
+    mixed: Tensor = model.get_normalized_probs((logits, undecided), log_probs=True).float()
+    return torch.where(log_probs.isneginf(), mixed, log_probs)
+
+
+def _layer(name: str) -> int:
+    """The number of a module's layer, from 1."""
+    match = _LAYER.match(name)
+    assert match is not None, f"{name} is of no layer"
+    return int(match.group(1)) + 1
+
+
+def _focus_layer(name: str, found: AttentionRecord) -> FocusLayer:
+    assert found.center is not None and found.scope is not None
+    strengths = None if found.strength is None else _row(found.strength)
+    return FocusLayer(_layer(name), _matrix(found.center[0]), _matrix(found.scope[0]), strengths)
+
+
+def _row(values: Tensor) -> Row:
+    return tuple(values.tolist())
+
+
+def _matrix(values: Tensor) -> Matrix:
+    return tuple(map(tuple, values.tolist()))

@@ -1,0 +1,347 @@
+"""Explanations: exact for what was written, aligned, equal to loops over the equations, for every family of models."""
+
+import copy
+import gc
+import json
+import math
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from folders import make_folder
+
+from fairseq_etads import Explanation, Summarizer
+from fairseq_etads.explain import SummaryToken
+from fairseq_etads.text.files import InputError
+
+TEXT = "W5 w6 w7 Zebra yak w20 w21 w22 w23 w5 w6 w7"
+RUNS = [
+    {"pointer": "soft"},
+    {"pointer": "switch", "target_words": 30, "pointer_continue": True},
+    {"arch": "etads_basic"},
+    {"arch": "etads_focus", "focus_center": "relative", "focus_strength": "learned", "focus_layers": "2"},
+    {"arch": "etads_saliency", "saliency_gate": "open", "saliency_layers": "2"},
+    {"arch": "gated_es_transformer", "pointer": "soft"},
+    {"arch": "aggregation_transformer"},
+    {"arch": "pg_coverage"},
+    {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
+    {"arch": "words_lvt2k_hieratt", "mark": True},
+    {"arch": "words_lvt2k_temp_att"},
+]
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory):
+    return Summarizer.load(make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0], device="cpu")
+
+
+def copied_word(explanation, token):
+    """The characters of the document from which a token was copied."""
+    found = explanation.source[token.copied_from]
+    return explanation.document[found.start : found.end]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run.values())))
+def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
+    """The sum of the tokens' log-probabilities is the hypothesis's score before it is divided by its length."""
+    summarizer = Summarizer.load(make_folder(tmp_path, **run)[0], "cpu")
+    for text in (TEXT, "w9", "only unknown words", " ".join(f"w{n % 40} x{n}" for n in range(50))):
+        summary = summarizer.summarize(text, min_len=3)
+        found = summary.explain()
+        assert found.tokens[-1].text == "</s>"
+        written = [token for token in found.tokens if token.text not in ("<s>", "</s>")]  # untrained models begin again
+        assert found.log_probability == pytest.approx(summary.score * len(found.tokens), rel=1e-4, abs=1e-3)
+        assert tuple(token.text for token in written) == summary.tokens
+        assert (found.summary, found.score, found.left_out) == (
+            summary.text,
+            summary.score,
+            summary.truncation.left_out,
+        )
+        assert len(found.source) == summary.truncation.read + 1
+        copies = {place: word for word in summary.copied for place in range(word.first, word.last + 1)}
+        for place, token in enumerate(written):
+            assert (token.copied_from is not None) == (place in copies)
+            if place in copies:
+                assert copied_word(found, token) == text[copies[place].start : copies[place].end]
+        check_sums(found)
+
+
+def check_sums(found):
+    """What must hold of any explanation."""
+    steps, length = len(found.tokens), len(found.source)
+    for matrix in (found.attention, found.copying):
+        if matrix is not None:
+            assert (len(matrix), {*map(len, matrix)}) == (steps, {length})
+            assert [sum(row) for row in matrix] == pytest.approx([1.0] * steps, abs=1e-5)
+    assert (found.copying is None) == (found.pointer == "none") == (found.tokens[0].p_gen is None)
+    assert sum(found.coverage) == pytest.approx(steps, abs=1e-4)
+    for place, covered in enumerate(found.coverage):
+        assert covered == pytest.approx(sum(row[place] for row in found.attention), abs=1e-6)
+    if found.copying is not None:
+        for place, covered in enumerate(found.copy_coverage):
+            shares = [(1 - token.p_gen) * row[place] for token, row in zip(found.tokens, found.copying)]
+            assert covered == pytest.approx(sum(shares), abs=1e-6)
+        assert found.copying[0][-1] == 0, "the end symbol is never copied"
+    assert (found.saliency is None) == (found.selected is None) == (not found.saliency_layers)
+    assert (found.saliency_gate is None) == (found.saliency is None) == (found.saliency_of_source is None)
+    for layer in found.focus_layers:
+        assert {*map(len, [*layer.centers, *layer.scopes])} == {length} and len(layer.centers) == 4
+
+
+def test_what_each_model_has_is_there_and_nothing_else(tmp_path):
+    found = {}
+    for run in RUNS[:5] + RUNS[7:8]:
+        name = "-".join(map(str, run.values()))
+        summarizer = Summarizer.load(make_folder(tmp_path / name, **run)[0], "cpu")
+        e = summarizer.explain(TEXT)
+        found[name.split("-")[0]] = (
+            e.architecture, e.pointer, e.saliency_gate, [x.layer for x in e.saliency_layers],
+            [x.layer for x in e.focus_layers], [x.strengths is not None for x in e.focus_layers],
+        )  # fmt: skip
+    assert found == {
+        "soft": ("etads", "soft", "sigmoid", [1, 2], [1, 2], [False, False]),
+        "switch": ("etads", "switch", "sigmoid", [1, 2], [1, 2], [False, False]),
+        "etads_basic": ("etads_basic", "none", None, [], [], []),
+        "etads_focus": ("etads_focus", "none", None, [], [2], [True]),
+        "etads_saliency": ("etads_saliency", "none", "open", [2], [], []),
+        "pg_coverage": ("pg_coverage", "soft", None, [], [], []),
+    }
+
+
+@pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
+def test_saliency_is_the_gate_of_the_equations(form, tmp_path):
+    """By loops over the outputs of the projections, which hooks take down."""
+    summarizer = Summarizer.load(make_folder(tmp_path, saliency_gate=form)[0], "cpu")
+    explainer = summarizer._get_explainer()
+    layers = explainer._model.decoder.layers
+    projected = [{} for _ in layers]
+    for layer, kept in zip(layers, projected):
+        attention = layer.encoder_attn
+        for name in ("q_proj", "k_proj", "gate_q_proj", "gate_k_proj"):
+            getattr(attention, name).register_forward_hook(
+                lambda m, i, out, name=name, kept=kept: kept.update({name: out})
+            )
+        if form != "sigmoid":
+            with torch.no_grad():
+                attention.gate_slope.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
+                attention.gate_level.copy_(torch.tensor([0.1, -0.2, 0.0, 1.0]))
+    found = summarizer.explain("w1 zebra w3", summary="w4 zebra")
+    steps, length, heads, width = 3, 4, 4, 8
+    gates = [[[0.0] * length for _ in range(steps)] for _ in layers]
+    selected = [[0.0] * length for _ in range(steps)]
+    for number, (layer, kept) in enumerate(zip(layers, projected)):
+        for h in range(heads):
+            q, k, gq, gk = (kept[name][:, 0, h * width : h * width + width].double()
+                            for name in ("q_proj", "k_proj", "gate_q_proj", "gate_k_proj"))  # fmt: skip
+            for i in range(steps):
+                g, e = [], []
+                for j in range(length):
+                    logit = float(gq[i] @ gk[j])
+                    if form != "sigmoid":
+                        attention = layer.encoder_attn
+                        cosine = logit / float(gq[i].norm() * gk[j].norm())
+                        logit = math.sqrt(width) * float(attention.gate_slope[h]) * cosine + float(
+                            attention.gate_level[h]
+                        )
+                    g.append((1 if form == "sigmoid" else 2) / (1 + math.exp(-logit)))
+                    e.append(math.exp(float(q[i] @ k[j]) / math.sqrt(width)))
+                gated = [x * y / sum(e) for x, y in zip(g, e)]
+                total = sum(gated) if form == "normalised" else 1
+                for j in range(length):
+                    gates[number][i][j] += g[j] / heads
+                    selected[i][j] += gated[j] / total / heads / len(layers)
+    for i in range(steps):
+        assert found.saliency[i] == pytest.approx(
+            [(gates[0][i][j] + gates[1][i][j]) / 2 for j in range(length)], abs=1e-4
+        )
+        assert found.selected[i] == pytest.approx(selected[i], abs=1e-4)
+    for number, layer in enumerate(found.saliency_layers):
+        means = [sum(gates[number][i][j] for i in range(steps)) / steps for j in range(length)]
+        assert layer.gate == pytest.approx(means, abs=1e-4) and layer.layer == number + 1
+    mean = [sum(layer.gate[j] for layer in found.saliency_layers) / 2 for j in range(length)]
+    assert found.saliency_of_source == pytest.approx(mean, abs=1e-6)
+    assert max(mean) - min(mean) > 1e-3, "this model's gate tells words apart"
+
+
+def test_focus_is_what_the_focal_network_predicts(summarizer):
+    model = summarizer._get_explainer()._model
+    kept = []
+    hooks = [
+        layer.self_attn.focal.register_forward_hook(lambda m, i, out: kept.append(out))
+        for layer in model.encoder.layers
+    ]
+    found = summarizer.explain(TEXT)
+    for hook in hooks:
+        hook.remove()
+    for layer, (center, scope) in zip(found.focus_layers, kept):
+        assert torch.tensor(layer.centers).equal(center[0]) and torch.tensor(layer.scopes).equal(scope[0])
+    assert found.focus_layers[0].centers != found.focus_layers[1].centers
+
+
+def test_figures_respond_to_document_and_summary(summarizer):
+    one, other = summarizer.explain("w1 w2 w3", summary="w4 w5"), summarizer.explain("w1 w2 w3", summary="w6 w5")
+    assert one.focus_layers == other.focus_layers, "the encoder does not see the summary"
+    assert one.attention[0] == other.attention[0] and one.attention[1] != other.attention[1]
+    assert one.saliency[1] != other.saliency[1] and one.copying[1] != other.copying[1]
+    third = summarizer.explain("w1 w8 w3", summary="w4 w5")
+    assert third.focus_layers != one.focus_layers and third.saliency_of_source != one.saliency_of_source
+    assert third.coverage != one.coverage
+
+
+def test_a_given_summary_is_explained_word_for_word(summarizer):
+    found = summarizer.explain("Zebra w1 Yak", summary="Yak w1 nowhere")
+    assert [token.text for token in found.tokens] == ["yak", "w1", "nowhere", "</s>"]
+    assert found.score is None and found.summary == "Yak w1 nowhere"
+    yak, w1, nowhere, end = found.tokens
+    assert copied_word(found, yak) == "Yak" and yak.copied_share == 1.0, "the model does not know the word"
+    assert 0 < w1.copied_share < 1 and nowhere.copied_from is None
+    assert [token.replaces_unknown for token in found.tokens] == [False, False, True, False]
+    assert [token.known for token in found.source] == [False, True, False, True]
+    assert end.shown == "" and end.copied_from is None and found.source[-1].start is None
+    # the unknown word is no better known in another summary
+    assert (
+        nowhere.log_probability
+        == summarizer.explain("Zebra w1 Yak", summary="yak w1 elsewhere").tokens[2].log_probability
+    )
+    again = summarizer.summarize(TEXT)
+    assert summarizer.explain(TEXT, summary=again.text).tokens == again.explain().tokens
+
+
+def test_of_a_word_that_stands_twice_the_place_with_more_copy_attention_is_shown(summarizer):
+    found = summarizer.explain("yak w1 w2 yak w3 yak", summary="yak yak w1 yak")
+    places = [0, 3, 5]
+    for row, token in zip(found.copying, found.tokens):
+        if token.text == "yak":
+            assert token.copied_from == max(places, key=lambda place: row[place])
+
+
+def test_subwords_are_aligned_with_the_raw_text(tmp_path):
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nw 1\nw 1</w>\n")
+    text = {"tokenizer": "etads", "text-words": "spaces", "bpe": "subword_nmt", "bpe-codes": str(codes)}
+    summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
+    found = summarizer.explain("w1 Zebra", summary="zeb w1")
+    assert [token.text for token in found.tokens] == ["z@@", "e@@", "b", "w1", "</s>"]
+    assert [token.shown for token in found.tokens] == ["z", "e", "b", "w1", ""]
+    assert [token.starts_word for token in found.tokens] == [True, False, False, True, True]
+    assert [found.document[token.start : token.end] for token in found.source[:-1]] == ["w1", "Z", "e", "b", "r", "a"]
+    assert found.tokens[0].copied_from == 1 and found.tokens[2].replaces_unknown, '"b" is another token than "b@@"'
+
+
+def test_replaced_unknown_words_say_what_the_model_wrote(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, arch="etads_basic")[0], "cpu")
+    options = {"beam": 2, "max_len": 5, "unkpen": -30.0, "no_repeat_ngram_size": 0, "replace_unknown": True}
+    summary = summarizer.summarize(TEXT, **options)
+    found = summary.explain()
+    assert tuple(token.text for token in found.tokens[:-1]) == summary.tokens
+    replaced = [place for place, token in enumerate(found.tokens) if token.replaces_unknown]
+    assert replaced == [word.first for word in summary.copied] and replaced
+    for place in replaced:
+        assert copied_word(found, found.tokens[place]).lower() == found.tokens[place].text
+    plain = summarizer.summarize(TEXT, **{**options, "replace_unknown": False}).explain()
+    assert plain.log_probability == found.log_probability
+    assert not any(token.replaces_unknown for token in plain.tokens), "there it says <unk> itself"
+
+
+def test_other_formats_and_options_of_the_search_do_not_change_what_a_summary_is_worth(summarizer):
+    plain = summarizer.explain(TEXT)
+    for options in ({"temperature": 1.0, "infer_dtype": "int8"}, {"lenpen": 0.1}):
+        found = summarizer.explain(TEXT, **options)
+        if [token.text for token in found.tokens] == [token.text for token in plain.tokens]:
+            assert found.tokens == plain.tokens
+    assert summarizer.explain(TEXT, beam=1, max_len=2).tokens[-1].text == "</s>"
+
+
+def test_documents_without_words(summarizer):
+    for text in ("", " \t\n\0 ", "<q>"):
+        found = summarizer.explain(text)
+        assert found.document == text and not found.source and not found.tokens and found.attention is None
+        assert json.loads(found.to_json())["tokens"] == []
+        with pytest.raises(InputError, match="the document has no words"):
+            summarizer.explain(text, summary="w1")
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        ({"summary": ""}, "--summary: it has no words"),
+        ({"summary": "w1 " * 21}, "--summary: 21 tokens; this model can write at most 20"),
+        ({"summary": "w1", "beam": 2}, "--beam has no effect on a summary that is given"),
+        ({"beem": 2}, "there is no option beem of decoding"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(summarizer, arguments, words):
+    with pytest.raises(InputError) as error:
+        summarizer.explain(TEXT, **arguments)
+    assert words in str(error.value)
+
+
+def test_other_things_than_texts_are_refused(summarizer):
+    with pytest.raises(TypeError, match="text is of the type bytes"):
+        summarizer.explain(b"w1")
+    with pytest.raises(TypeError, match="summary is of the type list"):
+        summarizer.explain("w1", summary=["w1"])
+
+
+def test_a_summary_explains_itself_as_long_as_its_summarizer_is_there(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
+    summary = summarizer.summarize(TEXT)
+    assert isinstance(summary.explain(), Explanation)
+    for other in (pickle.loads(pickle.dumps(summary)), copy.copy(summary), copy.deepcopy(summary)):
+        assert other == summary and "_make_explanation" not in vars(other)
+        with pytest.raises(ValueError, match=r"summarizer\.explain\(document, summary=summary\.text\)"):
+            other.explain()
+    del summarizer
+    gc.collect()
+    with pytest.raises(ValueError, match="no longer there"):
+        summary.explain()
+
+
+def test_a_failed_summary_has_nothing_to_explain(summarizer):
+    (summary,) = summarizer.stream([3], errors="keep")
+    with pytest.raises(ValueError, match="there is no summary to explain: text number 0"):
+        summary.explain()
+
+
+def test_threads_explain_while_others_summarise(summarizer):
+    texts = [f"w{a} New{a} w{a + 3} other" for a in range(8)]
+    alone = [summarizer.explain(text) for text in texts]
+    started = threading.Barrier(4)
+    with ThreadPoolExecutor(4, initializer=started.wait) as pool:
+        found = list(
+            pool.map(lambda n: (summarizer.explain(texts[n % 8]), summarizer.summarize(texts[n % 8])), range(24))
+        )
+    assert [e for e, _ in found] == alone * 3
+    assert [e.summary for e, _ in found] == [s.text for _, s in found]
+
+
+def test_the_model_itself_is_left_alone(summarizer):
+    summarizer.explain(TEXT)
+    modules = {*summarizer._model.modules()} & {*summarizer._get_explainer()._model.modules()}
+    assert not modules and not summarizer._model.training
+
+
+def test_json_is_rounded_and_says_what_it_left_out(summarizer):
+    found = summarizer.explain(TEXT)
+    data = json.loads(found.to_json())
+    assert data == json.loads(json.dumps(found.to_dict())) and data["schema"] == 1
+    assert data["least"] == 0.001 and (data["document"], data["summary"]) == (TEXT, found.summary)
+    for name in ("attention", "copying", "selected"):
+        for row, exact in zip(data[name], getattr(found, name)):
+            kept = dict(map(tuple, row))
+            assert kept.keys() == {j for j, x in enumerate(exact) if x >= 0.001}
+            assert all(abs(kept[j] - exact[j]) <= 0.00005 for j in kept)
+    assert data["coverage"] == pytest.approx(list(found.coverage), abs=0.0005), "of all weights"
+    assert [token["copied_from"] for token in data["tokens"]] == [token.copied_from for token in found.tokens]
+    assert data["focus_layers"][1]["scopes"][3] == pytest.approx(list(found.focus_layers[1].scopes[3]), abs=0.005)
+    assert all(len(row) == len(found.source) for row in json.loads(found.to_json(least=0))["attention"])
+
+
+def test_impossible_tokens_and_strange_characters_are_still_json():
+    token = SummaryToken("\ud800</script>\u2028", "x", True, -math.inf, 1.0, 0.0, None)
+    found = Explanation("\0\u202e", (), 0, "", (token,), None, "a", "none", None, None, None, None, None)
+    data = json.loads(found.to_json())
+    assert data["tokens"][0]["probability"] == 0 and data["tokens"][0]["log_probability"] is None
+    assert data["log_probability"] is None and found.to_json().isascii()
