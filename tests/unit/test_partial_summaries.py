@@ -9,8 +9,7 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.search.hypotheses import Finished, Living
-from fairseq_etads.search.progress import best_so_far
-from fairseq_etads.summarizer.documents import TextProcessing
+from fairseq_etads.search.progress import Reading, best_so_far
 
 TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
 
@@ -28,8 +27,16 @@ def watch(summarizer, texts, **decoding):
     return found, seen
 
 
-@pytest.mark.parametrize("decoding", [{}, {"beam": 1}, {"early_stopping": "fairseq"}, {"coverage_penalty": 2.0},
-                                      {"min_len": 5, "stepwise_coverage_penalty": True, "coverage_penalty": 1.0}])  # fmt: skip
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {},
+        {"beam": 1},
+        {"early_stopping": "fairseq"},
+        {"coverage_penalty": 2.0},
+        {"min_len": 5, "stepwise_coverage_penalty": True, "coverage_penalty": 1.0},
+    ],
+)
 def test_watching_changes_nothing_and_no_report_is_better_than_the_summary(summarizer, decoding):
     found, seen = watch(summarizer, TEXTS, **decoding)
     assert found == summarizer.summarize(TEXTS, **decoding)
@@ -38,6 +45,8 @@ def test_watching_changes_nothing_and_no_report_is_better_than_the_summary(summa
         ended = [partial for partial in partials if partial.has_ended]
         assert all(partial.score <= found[number].score + 1e-6 for partial in ended)
         assert all(partial.text == summarizer._texts.join(partial.tokens) for partial in partials)
+        for partial in partials:
+            assert [TEXTS[number][slice(*span)] for span in partial.spans] == TEXTS[number].split()
         assert [len(p.tokens) for p in partials if not p.has_ended] == [
             step for step, p in enumerate(partials, 1) if not p.has_ended
         ]
@@ -63,13 +72,13 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
     attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
     vocabulary = SimpleNamespace(dictionary_ids=lambda tokens, row: tokens + 100 * row)
-    first, second = best_so_far(1, live, done, scores, parents, attention, vocabulary)
+    first, second = best_so_far(1, live, done, scores, parents, Reading(attention), vocabulary)
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
-    assert first.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
-    assert (second.row, second.tokens.tolist(), second.score, second.attention) == (3, [332, 302], -1.5, None)
+    assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
+    assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, Reading())
     (only,) = best_so_far(0, live_of_one(), Finished(1, 2, 4, torch.device("cpu"), True), scores[:1], parents[:1],
-                          attention[:1, :1], None)  # fmt: skip
-    assert only.attention.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
+                          Reading(copying=attention[:1, :1]), None)  # fmt: skip
+    assert only.read.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
 
 
 def live_of_one():
@@ -77,23 +86,27 @@ def live_of_one():
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_attention_is_that_of_the_last_word_for_each_token_that_was_read(tmp_path, left):
+def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_was_read(tmp_path, left):
+    """As a single pass over document and summary has them."""
     from helpers import make_task
 
     task = make_task(60, 20, tail=3, left_pad_source=left)
     summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft", task=task)[0], "cpu")
-    texts = TEXTS[:2]
-    _, seen = watch(summarizer, texts, beam=1, min_len=3)
-    search = summarizer._search({"beam": 1, "min_len": 3, "replace_unknown": True})  # keeps the attention
-    processing: TextProcessing = summarizer._texts
-    for number, text in enumerate(texts):
-        document = processing.read(0, text)
-        batch = processing.batch([document])
-        kept = search.generator.generate(None, batch.sample)[0][0]["attention"]  # (S, T)
+    found, seen = watch(summarizer, TEXTS[:2], beam=1, min_len=3)
+    for number, summary in enumerate(found):
+        explanation = summary.explain()
         partials = [partial for partial in seen[number] if not partial.has_ended]
         assert len(partials) >= 3
         for place, partial in enumerate(partials):
-            assert partial.attention == pytest.approx(kept[: len(document.tokens), place].tolist(), abs=1e-5)
+            assert partial.attention == pytest.approx(explanation.attention[place][:-1], abs=1e-5)
+            assert partial.copying == pytest.approx(explanation.copying[place][:-1], abs=1e-5)
+            assert partial.attention != pytest.approx(partial.copying, abs=1e-3)
+
+
+def test_a_model_without_a_pointer_has_no_copy_distribution(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, arch="etads_basic")[0], "cpu")
+    _, seen = watch(summarizer, TEXTS[0])
+    assert all(partial.copying is None and len(partial.attention) == 7 for partial in seen[0] if not partial.has_ended)
 
 
 def test_who_is_told_can_stop_the_search(summarizer):
