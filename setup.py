@@ -54,7 +54,10 @@ setup(
     + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
-    package_data={"fairseq_etads": ["py.typed", "demo/page/*"], "etads_preprocess": ["py.typed", "sample/*"]},
+    package_data={
+        "fairseq_etads": ["py.typed", "demo/page/*", "explain/page.*"],
+        "etads_preprocess": ["py.typed", "sample/*"],
+    },
     install_requires=[
         # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
         # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
@@ -107,6 +110,7 @@ setup(
             "etads-average=fairseq_etads.commands.averaging:main",
             "etads-export=etads_preprocess.export_command:main",
             "etads-summarize=etads_preprocess.summarize_command:main",
+            "etads-explain=etads_preprocess.explain_command:main",
             "etads-rouge=fairseq_etads.evaluation.command:main",
             "etads-compare=fairseq_etads.evaluation.command:compare_main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",

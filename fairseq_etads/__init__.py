@@ -21,16 +21,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
-    {
-        "etads-analyse",
-        "etads-average",
-        "etads-compare",
-        "etads-corpus",
-        "etads-debian",
-        "etads-demo",
-        "etads-dictionary",
-    }
-    | {"etads-export", "etads-human", "etads-models", "etads-plot", "etads-prepare", "etads-rouge", "etads-summarize"}
+    {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-demo"}
+    | {"etads-dictionary", "etads-explain", "etads-export", "etads-human", "etads-models", "etads-plot"}
+    | {"etads-prepare", "etads-rouge", "etads-summarize"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""
 

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.text.files import ESCAPE_INVALID, InputError, is_utf8, name_of, read_lines
+from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError, is_utf8, name_of, read_lines
 
 from .command import Parser, errors_in_one_line
 from .documents import BadDocument, Document, LineOptions, make_lines
@@ -37,6 +37,35 @@ class NewDocument(NamedTuple):
     name: str
     text: str
     problem: str = ""
+
+
+def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
+    """The format of a command's inputs: the one that is given, or what the names and the first line tell.
+
+    Raises:
+        InputError: an input is missing, they are of several formats, or not of the given one.
+    """
+    paths = [Path(name) for name in files]
+    for path in paths:
+        if str(path) != STANDARD_INPUT and not path.exists():
+            raise InputError(f"FILE {path}: no such file or folder")
+        if path.is_dir() and given not in (None, "folder"):
+            raise InputError(f"FILE {path}: is a folder, and --input-format is {given}")
+        if given == "folder" and not path.is_dir():
+            raise InputError(f"FILE {path}: is no folder, and --input-format is folder")
+    if given:
+        return given
+    return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
+
+
+def _kind_of_standard_input() -> str:
+    if sys.stdin is None:
+        return "lines"  # reading says what is wrong
+    if sys.stdin.isatty():
+        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
+        return "lines"
+    stream: Any = sys.stdin.buffer
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
 
 
 def guess_format(paths: Sequence[Path]) -> str:

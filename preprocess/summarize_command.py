@@ -21,7 +21,7 @@ from fairseq_etads.search import call_options
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError
 
-from .new_documents import FORMATS, NewDocument, guess_format, read_documents
+from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents
 from .resumable import ResumableLines
 
 EXAMPLES = """\
@@ -89,33 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--quiet", action="store_true", help="say nothing but what went wrong")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser
-
-
-def _kind(args: argparse.Namespace) -> str:
-    """The format of the inputs; raises InputError if one is missing, or they are of several formats."""
-    given = [Path(name) for name in args.files]
-    for path in given:
-        if str(path) != STANDARD_INPUT and not path.exists():
-            raise InputError(f"FILE {path}: no such file or folder")
-        if path.is_dir() and args.input_format not in (None, "folder"):
-            raise InputError(f"FILE {path}: is a folder, and --input-format is {args.input_format}")
-        if args.input_format == "folder" and not path.is_dir():
-            raise InputError(f"FILE {path}: is no folder, and --input-format is folder")
-    if args.input_format:
-        return str(args.input_format)
-    if [str(path) for path in given] == [STANDARD_INPUT]:
-        return _kind_of_standard_input()
-    return guess_format(given)
-
-
-def _kind_of_standard_input() -> str:
-    if sys.stdin is None:
-        return "lines"  # reading says what is wrong
-    if sys.stdin.isatty():
-        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
-        return "lines"
-    stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
@@ -267,7 +240,7 @@ def _summarize(args: argparse.Namespace) -> None:
             raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
     call_options.search_settings({**config.decoding, **call_options.given_on(args)})
-    kind = _kind(args)
+    kind = kind_of_inputs(args.files, args.input_format)
     report = _Report(args.quiet)
     what = {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
     advice = {

@@ -5,8 +5,8 @@
 - ``step``: the best summary so far: ``text``, ``score``, ``ended``, and where its last word was read, ``attention`` and
   ``copying``, as pairs [token of the document, weight]; None if there is no such thing.
 - ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
-  document's words were read (``words_read`` of ``words``), and the ``explanation``
-  (:meth:`~fairseq_etads.explain.Explanation.to_dict`).
+  document's words were read (``words_read`` of ``words``), the ``explanation``
+  (:meth:`~fairseq_etads.explain.Explanation.to_dict`), and the path of its ``page``.
 - ``problem``: why there is no summary, in ``words``.
 
 Positions are in characters as Python counts them, code points.
@@ -16,6 +16,7 @@ import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..console import sentence
+from ..explain import Explanation
 from ..summarizer import PartialSummary
 from ..text.files import InputError
 from .worker import StoppedError
@@ -30,12 +31,14 @@ def summary_events(
     options: Dict[str, Any],
     check: Callable[[], None],
     tell: Callable[[Dict[str, Any]], None],
+    keep: Callable[[Explanation], str],
 ) -> None:
     """Summarise a text, and tell of it.
 
     Args:
         check: called at each step; raises StoppedError when nobody listens any more.
         tell: called with each event.
+        keep: called with the explanation; returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -60,6 +63,7 @@ def summary_events(
                 "score": summary.score if math.isfinite(summary.score) else None,
                 **words_read(text, summary.truncation.left_out, ends),
                 "explanation": explanation.to_dict(),
+                "page": keep(explanation),
             }
         )
     except StoppedError:

@@ -30,7 +30,10 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware: refuses requests that did not come from a page of this server, and adds :data:`HEADERS`."""
+    """ASGI middleware: refuses requests that did not come from a page of this server, and adds :data:`HEADERS`.
+
+    A header that an answer already has stays as it is.
+    """
 
     def __init__(self, app: Any):
         self.app = app
@@ -43,8 +46,10 @@ class LocalOnly:
 
         async def send_with_headers(message: Dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
                 more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                message = {**message, "headers": given + [pair for pair in more if pair[0] not in names]}
             await send(message)
 
         refusal = refused(scope["method"], scope["headers"])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import secrets
 from pathlib import Path
 from typing import Any, AsyncIterator, Dict, Optional, Tuple
 
@@ -13,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ..explain import Explanation
 from ..text.files import InputError
 from . import form
 from .events import summary_events
@@ -33,6 +35,8 @@ MAX_BYTES = 1_000_000
 """Of a request."""
 MAX_WAITING = 8
 """Summaries that may wait for the one that is being written."""
+MAX_EXPLANATIONS = 8
+"""Of the last summaries, kept in memory for their pages."""
 SECONDS_TO_STOP = 5.0
 """Longest wait for a step of the search when the server ends."""
 
@@ -75,6 +79,7 @@ class Demo:
     def __init__(self, summarizer: Any, title: str):
         self.summarizer, self.title = summarizer, title
         self.worker = Worker(MAX_WAITING)
+        self._explanations: Dict[str, Explanation] = {}
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
@@ -89,6 +94,7 @@ class Demo:
         routes = [
             *(Route(path, self.file) for path in FILES),
             Route("/about.json", self.about),
+            Route("/explanation/{name}", self.explanation),
             Route("/summarize", self.summarize, methods=["POST"]),
         ]
         app = Starlette(routes=routes, middleware=[Middleware(LocalOnly)], lifespan=lifespan)
@@ -111,6 +117,23 @@ class Demo:
                 "options": form.fields(config.decoding),
             }
         )
+
+    async def explanation(self, request: Request) -> Response:
+        """The page of one of the last explanations. It has its own policy, and cannot speak to this server."""
+        explanation = self._explanations.get(request.path_params["name"])
+        if explanation is None:
+            return PlainTextResponse("This explanation is no longer kept: summarise the document again.", 404)
+        page = await run_in_threadpool(explanation.to_html)
+        policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"}
+        return Response(page, media_type="text/html", headers=policy)
+
+    def _keep(self, explanation: Explanation) -> str:
+        """Keep an explanation, in the place of the oldest one; returns the path of its page, which nobody can guess."""
+        while len(self._explanations) >= MAX_EXPLANATIONS:
+            self._explanations.pop(next(iter(self._explanations)))
+        name = secrets.token_urlsafe(16)
+        self._explanations[name] = explanation
+        return f"/explanation/{name}"
 
     async def summarize(self, request: Request) -> Response:
         """Summarise a document; the answer is a stream of events, see :mod:`fairseq_etads.demo.events`."""
@@ -143,7 +166,7 @@ class Demo:
 
         def work(job: Job) -> None:
             try:
-                summary_events(self.summarizer, text, options, job.check, tell)
+                summary_events(self.summarizer, text, options, job.check, tell, self._keep)
             finally:
                 tell(None)
 

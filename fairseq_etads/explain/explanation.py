@@ -9,6 +9,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .page import frame, page
+
 Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
@@ -203,6 +205,18 @@ class Explanation:
     def to_json(self, least: float = LEAST) -> str:
         """:meth:`to_dict` as one line of JSON, in ASCII."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
+
+    def to_html(self, title: str = "") -> str:
+        """A page to look at, which needs no other file and no network; see docs/explain.md.
+
+        Args:
+            title: such as the name of the document.
+        """
+        return page(self.to_dict(), title)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page, in a frame of its own."""
+        return frame(self.to_dict())
 
 
 def _sum_of_rows(rows: Matrix) -> Row:

@@ -167,7 +167,8 @@ class Summarizer:
             decoding: options of the search, as for :meth:`summarize`.
 
         Returns:
-            probabilities, attention, saliency, focus and copying as data.
+            probabilities, attention, saliency, focus and copying as data; a notebook shows it as a page, and
+            ``to_html()`` returns that page.
 
         Raises:
             InputError: see :meth:`summarize`; the summary has no words or too many; or it is given with options, which

@@ -71,8 +71,14 @@ def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
         assert dict(step["copying"]) == pytest.approx({j: w for j, w in enumerate(row[:-1]) if w >= 0.01}, abs=2e-3)
 
 
-@pytest.mark.parametrize("options", [{}, {"beam": 4, "min_len": 5, "max_len": 7, "coverage_penalty": 1.5},
-                                     {"infer_dtype": None, "allow_unk": True, "length_penalty_type": "wu"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam": 4, "min_len": 5, "max_len": 7, "coverage_penalty": 1.5},
+        {"infer_dtype": None, "allow_unk": True, "length_penalty_type": "wu"},
+    ],
+)
 def test_options_are_those_of_the_summarizer(client, summarizer, options):
     last = told(ask(client, **options))[-1]
     want = summarizer.summarize(TEXT, **options)
@@ -283,7 +289,9 @@ def test_two_at_once_get_what_they_get_one_after_the_other(client):
     alone = [told(ask(client, text, **options)) for text, options in asked]
     with ThreadPoolExecutor(4) as pool:
         together = [told(a) for a in pool.map(lambda pair: ask(client, pair[0], **pair[1]), asked)]
-    assert [found[1:] for found in together] == [found[1:] for found in alone]
+    for first, second in zip(together, alone):
+        assert first[-1].pop("page") != second[-1].pop("page")
+        assert first[1:] == second[1:] and len(second) > 3
 
 
 class Held:
@@ -297,7 +305,7 @@ class Held:
     def summarize(self, text, on_step, **options):
         def held(partial):
             self.reached.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(20)
             on_step(partial)
 
         try:
@@ -319,7 +327,7 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
     monkeypatch.setattr(held.worker, "most_waiting", 2)
     with TestClient(held.app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
         first = pool.submit(ask, client)
-        assert held.summarizer.reached.wait(60)
+        assert held.summarizer.reached.wait(20)
         others = []
         for number in (1, 2):
             others.append(pool.submit(ask, client))
@@ -333,9 +341,9 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
 
 
 def until(condition):
-    """Wait, a minute at most, until it holds."""
+    """Wait, twenty seconds at most, until it holds."""
     pause = threading.Event()
-    for _ in range(6000):
+    for _ in range(2000):
         if condition():
             return
         pause.wait(0.01)
@@ -347,9 +355,16 @@ async def asked_by_hand(app):
     """A request whose client can go away: yields the messages of the answer and what makes the client go."""
     body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "POST", "path": "/summarize",
-             "raw_path": b"/summarize", "query_string": b"", "headers": headers, "scheme": "http",
-             "server": ("127.0.0.1", 8000), "client": ("127.0.0.1", 1), "root_path": "", "http_version": "1.1"}  # fmt: skip
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "POST",
+        "path": "/summarize",
+        "query_string": b"",
+        "headers": headers,
+    }
     gone, sent, asked = asyncio.Event(), [], []
 
     async def receive():
@@ -408,7 +423,7 @@ def test_steps_are_sent_while_the_search_goes_on(held):
 def test_the_end_of_the_server_stops_its_searches(held):
     with TestClient(held.app(), base_url=URL) as client, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, client)
-        assert held.summarizer.reached.wait(60)
+        assert held.summarizer.reached.wait(20)
         held.worker.close()
         held.summarizer.go_on.set()
         assert [event["kind"] for event in told(answer.result(60))] == ["waiting"]
@@ -435,3 +450,16 @@ def test_documents_are_not_logged(client, caplog, capfd):
     ask(client, secret), ask(client, secret, beam=0), ask(client, secret, headers={"Origin": "null"})
     said = "".join(capfd.readouterr()) + "".join(record.getMessage() for record in caplog.records)
     assert "confidential" not in said
+
+
+def test_explanations_have_a_page_without_access_to_the_server(client, summarizer, monkeypatch):
+    monkeypatch.setattr(server, "MAX_EXPLANATIONS", 2)
+    paths = [told(ask(client, text))[-1]["page"] for text in ("w1 w2", "w3 <b>w4</b>", TEXT)]
+    assert len({*paths}) == 3 and all(len(path) > 30 for path in paths), "nobody can guess them"
+    pages = [client.get(path) for path in paths]
+    assert [page.status_code for page in pages] == [404, 200, 200] and "no longer kept" in pages[0].text
+    assert pages[2].text == summarizer.explain(TEXT).to_html()
+    assert pages[1].headers["content-security-policy"] == "sandbox allow-scripts; frame-ancestors 'none'"
+    assert "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'" in pages[1].text
+    assert client.get(paths[2], headers={"Host": "evil.example"}).status_code == 403
+    assert client.get("/explanation/").status_code == client.get("/explanation/../about.json%00").status_code == 404

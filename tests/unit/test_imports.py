@@ -30,12 +30,17 @@ LEVELS = [
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib"}
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}
 FOR_PREPARATION = ("text", "vocabulary", "processes", "plugin", "console")
-MODEL_COMMANDS = {"export_command": ("folder", "search"), "summarize_command": ("folder", "search", "summarizer")}
+MODEL_COMMANDS = {
+    "export_command": ("folder", "search"),
+    "summarize_command": ("folder", "search", "summarizer"),
+    "explain_command": ("folder", "search", "summarizer", "explain"),
+}
 """Modules of ``preprocess/`` that tie prepared data to models, and the rooms that they alone may import, too."""
 WITHOUT_FAIRSEQ = ["console.py", "processes.py"]
 WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compression", "checksums")]
 WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")]
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
+WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 
 

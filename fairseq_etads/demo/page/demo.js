@@ -163,7 +163,7 @@ function speak(mine, text) {
 function clear() {
   $("summary").replaceChildren();
   $("summary").className = "growing";
-  for (const id of ["problem", "steps", "reading"]) $(id).hidden = true;
+  for (const id of ["problem", "steps", "reading", "more"]) $(id).hidden = true;
   for (const id of ["word", "said", "read"]) $(id).textContent = "";
   $("state").textContent = "reading …";
   $("stop").hidden = false;
@@ -315,6 +315,8 @@ function showResult(mine) {
   choose(mine, undefined);
   const cut = read < words;
   $("read").textContent = cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;
+  $("more").hidden = false;
+  $("page").href = mine.result.page;
   if (mine.rest) mine.rest.className = cut ? "unread" : "";
   $("said").textContent = `Summary: ${shown(text)}${cut ? `. The model read ${$("read").textContent}.` : ""}`;
   $("steps").hidden = mine.steps.length === 0;
