@@ -170,6 +170,10 @@ def test_words_show_where_they_come_from(page, browser, summarizer):
     assert len(browser.find("#summary").text.split()) == 1 and "step 1" in browser.find("#state").text
     browser.press("End")
     finished(browser)
+    browser.open(browser.find("#page").get_attribute("href"))
+    assert browser.find("#summary .word").text == explanation.tokens[0].shown
+    assert browser.run("return document.documentElement.classList.contains('script')"), "its own script may work"
+    assert browser.console() == []
 
 
 def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
