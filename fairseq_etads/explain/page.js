@@ -34,8 +34,7 @@
 
   const show = (x, digits = 2) => {
     if (x === null || x === undefined) return "–";
-    const text = Math.abs(x) < 0.005 && x !== 0 ? x.toPrecision(1) : x.toFixed(digits);
-    return Math.abs(x) < 0.0005 && x !== 0 ? "under 0.001" : text;
+    return x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits);
   };
   const textOf = (element) => (element.querySelector(".word") || element).textContent;
   const name = (element) => `“${textOf(element).trim()}”`;
@@ -112,7 +111,7 @@
   /* ---- the figures of the chosen word, as text ---- */
   const list = (entries, elements) => {
     const items = entries.map(([place, value]) =>
-      make("li", {}, make("bdi", {}, textOf(elements[place]).trim()), make("small", {}, ` ${place + 1} `), show(value)));
+      make("li", {}, `${show(value)} `, make("bdi", {}, textOf(elements[place]).trim()), make("small", {}, ` #${place + 1}`)));
     return items.length ? make("ol", {}, ...items) : "–";
   };
   const top = (row, count = 4) => list(best(row, count).map((j) => [j, row[j]]), tokens);
@@ -145,7 +144,7 @@
         add("p_gen", `${show(data.p_gen[place])}: ${Math.round(100 * data.p_gen[place])} % generating, ${Math.round(100 * (1 - data.p_gen[place]))} % copying`);
         add("By copying", `${Math.round(100 * data.copied_share[place])} % of its probability`);
         const from = data.copied_from[place];
-        add("Copied from", from === null ? "nowhere: generated" : make("bdi", {}, textOf(tokens[from]).trim()), from === null ? "" : `, token ${from + 1}`);
+        add("Copied from", from === null ? "nowhere: generated" : make("bdi", {}, textOf(tokens[from]).trim()), from === null ? "" : make("small", {}, ` #${from + 1}`));
       }
       add("Looked at", top(attention[place]));
       if (copying) add("Would copy", top(copying[place]));
@@ -213,7 +212,7 @@
     });
   };
   addStrip("saliency", "saliency", whole.saliency, (i) => saliency[i]);
-  addStrip("attention", "attention", data.coverage, (i) => attention[i]);
+  addStrip("attention", "coverage (attention)", data.coverage, (i) => attention[i]);
   addStrip("selected", "let through", whole.selected, (i) => selected[i]);
   addStrip("copy", "copied", copied, copiedBy);
   byId("strips").append(make("div", { class: "strip" }, make("div", { class: "name" }), make("div", { class: "axis" }, make("span", {}, "token 1"), make("span", {}, `token ${length}`))));
@@ -248,10 +247,10 @@
     const middle = (values) => values.reduce((a, b) => a + b, 0) / length / 10;
     const offset = middle(centers[h].map((x, j) => x - 10 * j)), width = middle(scopes[h]);
     const factor = strengths ? `, strength ${show(strengths[h])}` : "";
-    const says = `head ${h + 1}: ${offset < 0 ? "−" : "+"}${show(Math.abs(offset), 1)} ± ${show(width, 1)}`;
+    const says = `${offset < 0 ? "−" : "+"}${show(Math.abs(offset), 1)} ± ${show(width, 1)}`;
     const button = make("button", { type: "button", class: "head", "aria-pressed": "false", tabindex: "-1",
       "aria-label": `layer ${layer}, head ${h + 1}: centre on average ${show(offset, 1)} tokens from the token, width ${show(width, 1)} tokens${factor}` },
-    svg, make("span", { class: "name" }, says));
+    svg, make("span", { class: "name" }, make("b", {}, `head ${h + 1}`), says));
     button.addEventListener("click", () => {
       const on = !(head && head[0] === number && head[1] === h);
       head = on ? [number, h] : null;
@@ -299,6 +298,12 @@
   const pin = (what) => {
     pinned = chosen = what;
     paint();
+    // a long document scrolls in its box to the word that was copied, or else looked at most
+    if (!what || what[0] !== "word" || area.scrollHeight <= area.clientHeight) return;
+    const place = data.copied_from[what[1]] ?? best(attention[what[1]], 1)[0];
+    if (place === undefined) return;
+    const top = tokens[place].offsetTop;
+    if (top < area.scrollTop || top > area.scrollTop + area.clientHeight - 40) area.scrollTop = top - area.clientHeight / 2;
   };
   const listen = (elements, kind) => elements.forEach((element, place) => {
     element.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && choose([kind, place]));

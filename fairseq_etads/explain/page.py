@@ -2,8 +2,8 @@
 
 :func:`page` takes the data of :meth:`Explanation.to_dict`. What comes from documents stands in the page as escaped
 text, and as numbers in a block of JSON. ``page.js`` shades and draws; without it, the words and the table of figures
-can still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script work, and nothing
-be loaded.
+can still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script work, and
+nothing be loaded.
 """
 
 import base64
@@ -171,9 +171,9 @@ def _shading(data: Dict[str, Any]) -> Iterator[str]:
     high_text = _number(high) if high > low else f"{_number(high)} everywhere"
     yield f'<p class="scale" id="scale" data-hue="{kind}"><span><span id="scale-low">{_number(low)}</span>'
     yield f'<span class="ramp"></span><span id="scale-high">{high_text}</span></span>'
-    yield f'<span>shading: <bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
+    yield f'<span class="of"><bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
     if data["copying"] is not None:
-        yield '<span><span class="copy-sample">underlined</span>: copied, the thicker the more</span>'
+        yield '<span><span class="copy-sample">underlined</span>: copied from</span>'
     yield "</p>"
 
 

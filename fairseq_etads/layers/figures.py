@@ -61,13 +61,12 @@ class AttentionObserver:
 
 
 class AttentionRecord(AttentionObserver):
-    """All that one attention module computed in its last forward pass.
+    """All that one attention module computed in its last forward pass; None what it does not have.
 
     Attributes:
         center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
         gate: g of saliency-selection (B, H, T, S), see :func:`saliency_gate`. form: of the gate. gated: the weights by
             which values are added up (B, H, T, S): g times the attention, with "normalised" divided by its sum.
-        Each is None if the module has no such thing.
     """
 
     center: Optional[Tensor] = None

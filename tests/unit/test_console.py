@@ -59,6 +59,7 @@ WRONG = {
     "etads-dictionary": ["out", "--train", "missing"],
     "etads-export": ["missing", "out"],
     "etads-summarize": ["missing"],
+    "etads-explain": ["missing", "-o", "page.html"],
     "etads-demo": ["missing"],
 }
 WORK = {
@@ -75,6 +76,7 @@ WORK = {
     "etads-dictionary": ["out", "--train", "given"],
     "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
     "etads-summarize": ["."],
+    "etads-explain": [".", "-o", "page.html"],
     "etads-demo": ["."],
 }
 """Options with which the command opens the file "given", or else imports torch."""
@@ -115,7 +117,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
     if command == "etads-prepare":
         code = code.replace('"given"', '"train.source"')
-    if command in ("etads-summarize", "etads-demo"):
+    if command in ("etads-summarize", "etads-explain", "etads-demo"):
         (tmp_path / "config.json").touch()
         code = code.replace('"given"', '"config.json"')
     line = command_line(code, command, *WORK[command])

@@ -1,4 +1,4 @@
-"""The examples of docs/using.md, run with a folder of an untrained model."""
+"""The examples of docs/using.md and docs/explain.md, run with a folder of an untrained model."""
 
 import json
 import re
@@ -25,6 +25,24 @@ def test_the_examples_in_python_run(place, capsys):
         exec(compile(block, "docs/using.md", "exec"), names)
     copied = [line for line in capsys.readouterr().out.splitlines() if " from " in line]
     assert copied and all(line.split()[0] == line.split()[-1].lower() for line in copied)
+
+
+def test_the_example_of_an_explanation_runs(place, capsys, tmp_path):
+    page = (ROOT / "docs" / "explain.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile(block, "docs/explain.md", "exec"), names)
+    *words, last = capsys.readouterr().out.splitlines()
+    assert len(words) == len(names["explanation"].tokens) and "for the reference" in last
+    assert any(" copied from " in line for line in words) and any(" generated" in line for line in words)
+    data = names["explanation"].to_dict()
+    named = set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    named = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
+    assert named <= set(data) and set(data) - named <= {
+        "schema", "document", "summary", "architecture", "pointer", "saliency_gate", "score", "log_probability",
+        "left_out", "least",
+    }  # fmt: skip
+    assert (tmp_path / "why.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_json_line_has_the_fields_there_are(place):

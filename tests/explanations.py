@@ -1,0 +1,72 @@
+"""Explanations made up without a model, of any size, for the tests of pages."""
+
+import random
+
+from fairseq_etads.explain import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
+
+HOSTILE = (
+    "<script>document.title='caught'</script> </script><!-- <b>bold</b> &amp; \"quoted\" 'single' "
+    "\u202eesrever \u2066in\u2069 nul\0nul 😀 👩\u200d👩\u200d👧 e\u0301 line\u2028end \ud800 ${x} $about "
+    "<img src=x onerror=document.title='caught'> javascript:alert(1) {{x}}\r\nnew\tline"
+)
+"""What a document may hold to break out of a page, or to change what its readers see."""
+
+
+def weights(draw, length, total=1.0):
+    """Positive numbers with that sum, most of them small, as attention has them."""
+    row = [draw.random() ** 8 + 1e-5 for _ in range(length)]
+    return tuple(total * value / sum(row) for value in row)
+
+
+def made_up(words, summary, layers=2, heads=2, gate="sigmoid", pointer="soft", focus=True, left_out=0, seed=0):
+    """An explanation of a document of these words, a space between them, with random figures.
+
+    Words of the summary that are the document's are copied from where they stand first.
+    """
+    draw = random.Random(seed)
+    source, place = [], 0
+    for word in words:
+        source.append(SourceToken(word.lower(), place, place + len(word), len(word) % 3 > 0))
+        place += len(word) + 1
+    source.append(SourceToken("</s>", None, None, True))
+    length, steps = len(source), len(summary) + 1
+    tokens = []
+    for word in [*summary, ""]:
+        origin = words.index(word) if word in words and pointer != "none" else None
+        share = None if pointer == "none" else 0.9 if origin is not None else 0.1
+        p_gen = None if pointer == "none" else draw.random()
+        tokens.append(SummaryToken(word or "</s>", word, True, -draw.random(), p_gen, share, origin, word == "?"))
+
+    def matrix(rows, total=1.0):
+        return tuple(weights(draw, length, total) for _ in range(rows))
+
+    def gates(rows):
+        return tuple(tuple(draw.random() for _ in range(length)) for _ in range(rows))
+
+    focus_layers = [
+        FocusLayer(
+            number + 1,
+            tuple(tuple(j + draw.uniform(-3, 3) for j in range(length)) for _ in range(heads)),
+            tuple(tuple(draw.uniform(0.5, length / 2) for _ in range(length)) for _ in range(heads)),
+            None,
+        )
+        for number in range(layers if focus else 0)
+    ]
+    saliency_layers = [SaliencyLayer(number + 1, gates(1)[0]) for number in range(layers if gate else 0)]
+    return Explanation(
+        document=" ".join(words) + " and the rest" * bool(left_out),
+        source=tuple(source),
+        left_out=left_out,
+        summary=" ".join(summary),
+        tokens=tuple(tokens),
+        score=-0.5,
+        architecture="etads",
+        pointer=pointer,
+        saliency_gate=gate,
+        attention=matrix(steps),
+        copying=None if pointer == "none" else matrix(steps),
+        saliency=gates(steps) if gate else None,
+        selected=matrix(steps, 0.4) if gate else None,
+        saliency_layers=tuple(saliency_layers),
+        focus_layers=tuple(focus_layers),
+    )

@@ -1,0 +1,288 @@
+"""The page of an explanation in a browser: what hovering, keys and clicks show; light and dark; no errors."""
+
+import math
+import re
+import time
+
+import pytest
+from explanations import HOSTILE, made_up
+
+WORDS = [f"{word}{n}" for n in range(4) for word in ("Zebra", "saw", "a", "yak", ",")]
+SUMMARY = ["yak1", "saw2", "new"]
+
+
+@pytest.fixture(scope="module")
+def explanation():
+    return made_up(WORDS, SUMMARY, layers=2, heads=3, left_out=4)
+
+
+@pytest.fixture
+def shown(browser, explanation, tmp_path):
+    """Opens an explanation's page; after the test nothing may have been logged, or asked of the network."""
+
+    def show(found=explanation, **options):
+        path = tmp_path / "page.html"
+        path.write_text(found.to_html("made up"), encoding="utf-8")
+        browser.open(path, **options)
+        return browser
+
+    yield show
+    assert browser.console() == []
+    assert [url for url in browser.requests() if not url.startswith("file:")] == []
+
+
+def shades(browser, selector=".t"):
+    """The strength of each word's shading, 0 to 1, as it is painted."""
+    colors = browser.run(
+        "return [...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e).backgroundColor)", selector
+    )
+    alphas = [re.findall(r"[\d.]+", color) for color in colors]
+    return [float(numbers[3]) if len(numbers) > 3 else 1.0 for numbers in alphas]
+
+
+def matches(found, row, low=0.0):
+    """Whether shades are in proportion to a row of numbers."""
+    expected = [(x - low) / (max(row) - low) for x in row]
+    return all(abs(a / max(found) - b) < 0.02 for a, b in zip(found, expected))
+
+
+def detail(browser):
+    return browser.find("#detail").text
+
+
+def test_at_first_the_document_is_shaded_by_saliency(shown, explanation):
+    browser = shown()
+    saliency = explanation.saliency_of_source
+    assert matches(shades(browser), saliency, min(saliency))
+    widths = browser.run(
+        "return [...document.querySelectorAll('.t')].map(e => parseFloat(getComputedStyle(e).borderBottomWidth))"
+    )
+    lines = [width for width, share in zip(widths, explanation.copy_coverage) if share >= 0.02]
+    assert all(width >= 1 for width in lines) and lines
+    assert f"{min(saliency):.2f}" in browser.find("#scale").text and "of 4 tokens" in detail(browser)
+
+
+def test_a_word_of_the_summary_shows_where_it_looked_and_what_it_copied(shown, explanation):
+    browser = shown()
+    for number, word in enumerate(browser.find_all(".w")):
+        browser.hover(word)
+        assert matches(shades(browser), explanation.attention[number])
+        token = explanation.tokens[number]
+        source = browser.run(
+            "return [...document.querySelectorAll('.t')].findIndex(e => e.classList.contains('source'))"
+        )
+        assert source == (-1 if token.copied_from is None else token.copied_from)
+        said = detail(browser)
+        assert f"{token.probability:.2f}" in said and f"{token.p_gen:.2f}:" in said
+        most = max(range(len(WORDS) + 1), key=lambda j: explanation.attention[number][j])
+        assert f"{explanation.attention[number][most]:.2f}" in said
+        if token.copied_from is not None:
+            assert f"{WORDS[token.copied_from]} #{token.copied_from + 1}" in said
+    browser.hover(browser.find("h1"))
+    assert "of 4 tokens" in detail(browser), "nothing is chosen any more"
+
+
+def test_a_word_of_the_document_shows_who_looked_at_it(shown, explanation):
+    browser = shown()
+    browser.hover(browser.find_all(".t")[8])
+    assert matches(shades(browser, ".w"), [row[8] for row in explanation.attention])
+    said = detail(browser)
+    covered = float(re.search(r"([\d.]+) of attention", said).group(1))
+    assert "yak1" in said and covered == pytest.approx(explanation.coverage[8], abs=0.006)
+    layers = [f"layer {layer.layer}: {layer.gate[8]:.2f}" for layer in explanation.saliency_layers]
+    assert all(text in said.replace("\n", " ") for text in layers)
+
+
+def test_the_shading_can_be_chosen(shown, explanation):
+    browser = shown()
+    for value, row in (("attention", explanation.coverage), ("selected", [sum(x) for x in zip(*explanation.selected)])):
+        browser.find(f"input[value={value}]").click()
+        assert matches(shades(browser), row)
+    browser.hover(browser.find_all(".w")[0])
+    assert matches(shades(browser), explanation.selected[0])
+    browser.find("input[value=saliency]").click()
+    browser.hover(browser.find_all(".w")[0])
+    row = explanation.saliency[0]
+    assert matches(shades(browser), [round(x, 2) for x in row], min(row))
+
+
+def test_a_head_shades_the_document_by_its_focus(shown, explanation):
+    browser = shown()
+    heads = browser.find_all(".head")
+    assert len(heads) == 6
+    heads[4].click()
+    browser.hover(browser.find_all(".t")[5])
+    layer = explanation.focus_layers[1]
+    center, scope = layer.centers[1][5], layer.scopes[1][5]
+    expected = [math.exp(-2 * ((j - center) / scope) ** 2) for j in range(len(WORDS) + 1)]
+    found = shades(browser)
+    assert all(abs(a / b - max(found) / max(expected)) < 0.1 for a, b in zip(found, expected) if b > 0.2)
+    assert f"centre at token {center + 1:.1f}" in detail(browser) and f"width {scope:.1f}" in detail(browser)
+    assert heads[4].get_attribute("aria-pressed") == "true"
+    heads[4].click()
+    assert heads[4].get_attribute("aria-pressed") == "false"
+
+
+def test_plots_show_the_figures(shown, explanation):
+    """Where lines and bars end is read off the drawing."""
+    browser = shown()
+    browser.find("input[value=place]").click()
+    paths = browser.run("return [...document.querySelectorAll('.center')].map(e => e.getAttribute('d'))")
+    length = len(WORDS) + 1
+    for path, centers in zip(paths, [c for layer in explanation.focus_layers for c in layer.centers]):
+        points = [tuple(map(float, point.split())) for point in path[1:].split("L")]
+        assert len(points) == length
+        for (x, y), j in zip(points, range(length)):
+            assert x == pytest.approx(100 * (j + 0.5) / length, abs=0.06)
+            assert y == pytest.approx(100 - 100 * (centers[j] + 0.5) / length, abs=0.4)
+    browser.find("input[value=distance]").click()
+    changed = browser.run("return [...document.querySelectorAll('.center')].map(e => e.getAttribute('d'))")
+    assert changed != paths
+    (bars,) = browser.run(
+        "return [...document.querySelectorAll('.strip[data-hue=attention] .all')].map(e => e.getAttribute('d'))"
+    )
+    heights = [40 - float(y) for y in re.findall(r"V([\d.]+)h", bars)]
+    coverage = [x for x in explanation.coverage if x > 0.002 * max(explanation.coverage)]
+    tallest = max(explanation.coverage)
+    assert max(heights) == 40 and sorted(heights)[-3] == pytest.approx(40 * sorted(coverage)[-3] / tallest, abs=0.1)
+
+
+def test_keys_move_among_words_heads_and_back(shown, explanation):
+    browser = shown()
+    focused = "return document.activeElement.textContent.trim()"
+    browser.press("Tab")
+    assert browser.run(focused) == "yak1" and "summary, 1 of 4" in detail(browser)
+    browser.press("ArrowRight")
+    assert browser.run(focused) == "saw2" and matches(shades(browser), explanation.attention[1])
+    outline = browser.run("const s = getComputedStyle(document.activeElement); return [s.outlineStyle, s.outlineWidth]")
+    assert outline == ["solid", "3px"], "the focus can be seen"
+    browser.press("End", "ArrowRight")
+    assert browser.run(focused) == "end"
+    browser.press("Home", "ArrowLeft")
+    assert browser.run(focused) == "yak1"
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.name") == "shade"
+    browser.press("Tab")
+    assert browser.run(focused) == "Zebra0" and "document, 1 of 21" in detail(browser)
+    browser.press("ArrowRight", "ArrowRight")
+    assert browser.run(focused) == "a0"
+    tops = "return document.activeElement.getBoundingClientRect().top"
+    before = browser.run(tops)
+    browser.resize(400)
+    before = browser.run(tops)
+    browser.press("ArrowDown")
+    assert browser.run(tops) > before, "a line further down"
+    browser.press("ArrowUp")
+    assert browser.run(tops) == before
+    browser.press("Esc")
+    assert "of 4 tokens" in detail(browser), "nothing is chosen"
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.name") == "view"
+    browser.press("Tab", "ArrowRight", "Enter")
+    assert browser.run("return document.activeElement.getAttribute('aria-pressed')") == "true"
+    browser.press("Tab")
+    assert browser.run("return document.activeElement.tagName") == "SUMMARY"
+    browser.press("Enter")
+    assert "looked at most" in browser.find("table").text
+
+
+def test_a_click_keeps_a_word_until_escape(shown):
+    browser = shown()
+    browser.find_all(".w")[1].click()
+    browser.hover(browser.find_all(".t")[3])
+    assert "document, 4 of 21" in detail(browser)
+    browser.hover(browser.find("h1"))
+    assert "summary, 2 of 4" in detail(browser)
+    assert [word.get_attribute("aria-pressed") for word in browser.find_all(".w")] == [
+        "false",
+        "true",
+        "false",
+        "false",
+    ]
+    browser.press("Esc")
+    assert "of 4 tokens" in detail(browser)
+
+
+def contrast(browser):
+    """The least contrast of text to its shaded background among all words, by WCAG's formula."""
+    return browser.run("""
+        const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+        const linear = (x) => (x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
+        const light = (c) => { const f = c.slice(0, 3).map((x) => linear(x / 255));
+            return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
+        const card = rgb(getComputedStyle(document.querySelector(".card")).backgroundColor);
+        return Math.min(...[...document.querySelectorAll(".t, .w, .note, .unread")].map((element) => {
+            const style = getComputedStyle(element), back = rgb(style.backgroundColor), alpha = back[3] ?? 1;
+            const mixed = card.slice(0, 3).map((x, k) => alpha * back[k] + (1 - alpha) * x);
+            const [a, b] = [light(rgb(style.color)), light(mixed)].sort((x, y) => y - x);
+            return (a + .05) / (b + .05); }))""")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_in_light_and_dark_and_on_a_small_screen(shown, dark):
+    browser = shown(dark=dark)
+    background = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (sum(background) < 200) == dark
+    for press in ((), ("Tab",), ("Tab", "Tab", "Tab")):
+        browser.press(*press)
+        assert contrast(browser) >= 4.5
+    for width in (400, 1200):
+        browser.resize(width)
+        assert browser.run("return document.documentElement.scrollWidth") <= width, "nothing sticks out"
+
+
+def test_a_hostile_document_is_text(shown):
+    browser = shown(made_up(HOSTILE.split(" "), ["<b>bold</b>", "</script>", "\u202eesrever"]))
+    assert browser.driver.title.startswith("Why this summary") and "caught" not in browser.driver.title
+    assert "<script>document.title='caught'</script>" in browser.find("#document").text
+    browser.find_all(".w")[0].click()
+    assert browser.find("#detail h3").text == "<b>bold</b>" and not browser.find_all("b:not(.head b)")
+    browser.find_all(".t")[0].click()
+    assert "<script>" in browser.find("#detail h3").text
+
+
+@pytest.mark.parametrize(
+    "options", [{"gate": None, "focus": False}, {"pointer": "none"}, {"gate": None, "pointer": "none"}]
+)
+def test_models_without_some_mechanism_have_a_working_page(shown, options):
+    explanation = made_up(WORDS, SUMMARY, **options)
+    browser = shown(explanation)
+    browser.hover(browser.find_all(".w")[0])
+    assert matches(shades(browser), explanation.attention[0])
+    browser.hover(browser.find_all(".t")[2])
+    assert "Coverage" in detail(browser) and ("Copied" in detail(browser)) == ("pointer" not in options)
+    assert len(browser.find_all(".head")) == (0 if "focus" in options else 4)
+
+
+def test_a_large_page_answers_at_once(shown):
+    """Without a clock: so many elements and no more are touched."""
+    browser = shown(made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8))
+    assert len(browser.find_all(".head")) == 64 and "Every 7th token is drawn" in browser.find("#focus-every").text
+    assert browser.run("return document.querySelectorAll('*').length") < 5000
+    browser.find_all(".t")[999].click()
+    assert browser.run("return document.getElementById('document').scrollTop") > 500
+    browser.find_all(".w")[3].click()
+    assert "word5" in detail(browser)
+    top = "return document.querySelector('.source').getBoundingClientRect().top - document.getElementById('document')"
+    assert browser.run(f"{top}.getBoundingClientRect().top") >= 0, "the word that was copied comes into sight"
+
+
+def test_a_frame_in_a_notebook_works_and_is_shut_in(browser, explanation, tmp_path):
+    (tmp_path / "notebook.html").write_text(
+        "<!doctype html><meta charset=utf-8><title>notebook</title><style>.w { display: none !important }</style>"
+        "<p class=w>outside</p>" + explanation._repr_html_(),
+        encoding="utf-8",
+    )
+    browser.open(tmp_path / "notebook.html")
+    browser.driver.switch_to.frame(browser.find("iframe"))
+    try:
+        for _ in range(50):
+            if browser.find_all(".w") and browser.find_all(".head"):
+                break
+            time.sleep(0.1)
+        browser.find_all(".w")[0].click()
+        assert "summary, 1 of 4" in detail(browser)
+        assert browser.run("try { return parent.document.title } catch (e) { return e.name }") == "SecurityError"
+    finally:
+        browser.driver.switch_to.default_content()
+    assert browser.console() == []
