@@ -1,7 +1,9 @@
 """``etads-demo`` as its users see it: the command, its page in a real browser, and its end by Ctrl-C."""
 
 import http.client
+import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -98,6 +100,16 @@ def test_it_is_there_for_this_computer_only(page):
         content = answer.read()
         assert answer.status == status and (status == 200 or len(content) < 100)
         connection.close()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_documented_request_is_answered(page):
+    text = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
+    command = re.search(r"^```bash\n(curl .*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    command = command.replace("http://127.0.0.1:8000/", page)
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=True)
+    kinds = [json.loads(line)["kind"] for line in result.stdout.splitlines()]
+    assert kinds[:3] == ["waiting", "document", "step"] and kinds[-1] == "summary"
 
 
 def test_mistakes_are_answered_in_a_line(page, folder, tmp_path):
