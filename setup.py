@@ -88,9 +88,9 @@ setup(
         "parquet": ["pyarrow>=10"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
-        # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on anyio
-        # alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI, Gradio,
-        # Streamlit), and neither library asks the network for anything.
+        # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on
+        # anyio alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI,
+        # Gradio, Streamlit), and neither library asks the network for anything.
         "demo": ["starlette>=0.40", "uvicorn>=0.30"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice

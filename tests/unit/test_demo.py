@@ -3,9 +3,12 @@
 # ruff: noqa: F811  # fixtures are imported, and then arguments
 
 import json
+import queue
+import re
+from types import SimpleNamespace
 
 import pytest
-from folders import DECODING
+from folders import DECODING, make_folder
 
 pytest.importorskip("starlette", reason="needs the extra demo")
 pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
@@ -123,3 +126,19 @@ def test_the_defaults_of_the_form_change_nothing(summarizer):
     defaults = form.defaults(summarizer.config.decoding)
     form.check(defaults, summarizer.config.decoding)
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
+
+
+@pytest.mark.parametrize("options, opens", [([], False), (["--open"], True), (["--open", "--no-open"], False)])
+def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, options, opens):
+    from fairseq_etads.commands import demo as command
+
+    folder, _ = make_folder(tmp_path)
+    opened, summarized = queue.Queue(), []
+    monkeypatch.setattr(command, "_load", lambda args: SimpleNamespace(device="cpu", summarize=summarized.append))
+    monkeypatch.setattr(command, "_serve", lambda summarizer, title, listener: opened.put(title))
+    monkeypatch.setattr(command.webbrowser, "open", opened.put)
+    assert command.main([str(folder), "--port", "0", *options]) == 0
+    url = re.search(r"http://127\.0\.0\.1:[1-9]\d*/", capsys.readouterr().out)[0]
+    found = {opened.get(timeout=20) for _ in range(1 + opens)}
+    assert found == ({"model", url} if opens else {"model"}) and opened.empty()
+    assert len(summarized) == 1, "what the first summary waits for is done before anybody looks"
