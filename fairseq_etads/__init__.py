@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .explain import Explanation as Explanation
     from .summarizer import CopiedWord as CopiedWord
+    from .summarizer import PartialSummary as PartialSummary
     from .summarizer import Summarizer as Summarizer
     from .summarizer import Summary as Summary
     from .summarizer import Truncation as Truncation
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
-    {"etads-analyse", "etads-average", "etads-compare", "etads-corpus", "etads-debian", "etads-dictionary"}
+    {
+        "etads-analyse",
+        "etads-average",
+        "etads-compare",
+        "etads-corpus",
+        "etads-debian",
+        "etads-demo",
+        "etads-dictionary",
+    }
     | {"etads-explain", "etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot"}
     | {"etads-prepare", "etads-rouge", "etads-summarize", "etads-tune"}
 )
@@ -35,7 +44,7 @@ elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 def __getattr__(name: str) -> Any:
     """``from fairseq_etads import Summarizer``, without importing it for those who do not want it."""
-    if name in ("CopiedWord", "Summarizer", "Summary", "Truncation"):
+    if name in ("CopiedWord", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 
         return getattr(summarizer, name)

@@ -25,6 +25,7 @@ from .search.hypotheses import Results
 from .search.inference import InferenceModel
 from .search.language_model import check_dictionary
 from .search.penalties import Scoring, coverage_penalty, length_penalty
+from .search.progress import OnStep
 from .search.settings import SearchSettings, SpecialTokens
 from .search.strategies import check_strategy
 from .vocabulary.dictionary import known_words
@@ -128,6 +129,7 @@ class SummaryGenerator:
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
         encoded: Optional[EncodedBatch] = None,
+        on_step: Optional[OnStep] = None,
     ) -> Results:
         """Summaries of a batch.
 
@@ -138,6 +140,8 @@ class SummaryGenerator:
             constraints: words to include, packed as fairseq's search classes want them.
             bos_token: start symbol, if not the end symbol.
             encoded: keeps what the models compute of this batch alone, for further calls with the same batch.
+            on_step: called after each step of the search with the best hypothesis so far of each document
+                (:class:`~fairseq_etads.search.progress.BestSoFar`). What it raises ends the search.
 
         Returns:
             For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
@@ -157,7 +161,7 @@ class SummaryGenerator:
         with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
             results = BeamSearch(
                 settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
-                constraints, bos_token, encoded=encoded,
+                constraints, bos_token, encoded, on_step,
             ).run()  # fmt: skip
             _warn_of_impossible(results, sample.get("id"))
             if settings.copied_positions:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
 from fairseq_etads.console import Parser, run
-from fairseq_etads.folder.config import read_config
+from fairseq_etads.folder.config import find_folder, read_config
 from fairseq_etads.search import call_options
 from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError
 
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="the model folder, which etads-export makes")
+    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
     add(
         "file",
         metavar="FILE",

@@ -176,6 +176,11 @@ def _tune(args: argparse.Namespace) -> None:
     for option, number in (("--trials", args.trials), ("--documents", args.most_documents)):
         if number < 1:
             raise InputError(f"{option} {number}: choose 1 or more")
+    bundled = find_folder(args.folder)
+    if bundled != args.folder:
+        raise InputError(
+            f"FOLDER {args.folder} comes with the package; tune a copy of it: cp -r {bundled} my-{args.folder}"
+        )
     read_config(args.folder)
     ranges = _ranges(args.ranges)
     documents, references = _pairs(args)

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Takes the pictures of pages in docs/pictures/ by a headless browser.
 
-  scripts/screenshots.py [FOLDER]      docs/pictures/explain.png of docs/pictures/explain.json, which
-                                       etads-explain model documents.txt --document 3 --json explain.json
-                                       has written; into FOLDER, if it is given
+  scripts/screenshots.py [FOLDER]                 docs/pictures/explain.png of docs/pictures/explain.json, which
+                                                  etads-explain model documents.txt --document 3 --json explain.json
+                                                  has written; into FOLDER, if it is given
+  scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
 
 It needs Chromium and its driver (apt-get install chromium chromium-driver) and selenium (pip install '.[dev]').
 """
 
+import argparse
 import io
 import json
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,32 +21,62 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 CHOSEN = 2
-"""The word of the summary that the picture shows, from 1."""
+"""The word of the summary that the pictures show, from 1."""
+
+
+def explanation(browser):
+    """The page of an explanation, as PNG."""
+    from fairseq_etads.explain.page import page
+
+    data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(page(data), encoding="utf-8")
+        browser.open(path, width=1100)
+        browser.find_all(".w")[CHOSEN - 1].click()
+        below = browser.run("return document.getElementById('of-legend').parentElement.getBoundingClientRect().top")
+        browser.resize(1100, int(below))
+        return browser.picture()
+
+
+def demo(browser, model):
+    """The page of etads-demo with a summary of its first example, as PNG."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(browser.driver, 60)
+    with subprocess.Popen(["etads-demo", model, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = next(filter(None, (re.search(r"http://\S+", line) for line in process.stdout)))[0]
+            browser.open(url, width=1100)
+            wait.until(lambda _: browser.find("#about").text)
+            browser.find("#example").click()
+            wait.until(lambda _: browser.find("#summarize").is_enabled())
+            browser.find("#summarize").click()
+            wait.until(lambda _: browser.find("#state").text.startswith("score"))
+            browser.hover(browser.find_all("#summary .token")[CHOSEN - 1])
+            browser.resize(1100, int(browser.run("return document.body.getBoundingClientRect().bottom")))
+            return browser.picture()
+        finally:
+            process.terminate()
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, nargs="?", default=PICTURES)
+    parser.add_argument("--model", metavar="MODEL")
+    args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
     sys.argv[0] = "etads-explain"  # a command that starts without fairseq
     from browser import start
     from PIL import Image
 
-    from fairseq_etads.explain.page import page
-
-    data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES
     browser = start()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "page.html"
-            path.write_text(page(data), encoding="utf-8")
-            browser.open(path, width=1100)
-            browser.find_all(".w")[CHOSEN - 1].click()
-            below = browser.run("return document.getElementById('of-legend').parentElement.getBoundingClientRect().top")
-            browser.resize(1100, int(below))
-            picture = Image.open(io.BytesIO(browser.picture()))
+        png = demo(browser, args.model) if args.model else explanation(browser)
     finally:
         browser.driver.quit()
-    picture.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE).save(out / "explain.png", optimize=True)
+    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
+    picture.save(args.folder / ("demo.png" if args.model else "explain.png"), optimize=True)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
+from .progress import OnStep, Reading, best_so_far
 from .settings import SearchSettings, SpecialTokens, check_least_length
 from .strategies import extended_constraints, for_one_search, widest_beam
 
@@ -63,7 +64,7 @@ class BeamSearch:
         models: the ensemble, in evaluation mode.
         language_model: its log-probabilities are added to the ensemble's, or None; in evaluation mode.
         dictionary: the target's, for messages.
-        sample, prefix_tokens, constraints, bos_token, encoded: see ``SummaryGenerator.generate``.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
 
     Raises:
         ValueError: an option does not fit this batch or these models.
@@ -83,7 +84,9 @@ class BeamSearch:
         constraints: Optional[Tensor],
         bos_token: Optional[int],
         encoded: Optional[EncodedBatch] = None,
+        on_step: Optional[OnStep] = None,
     ):
+        self.on_step = on_step
         self.settings, self.scoring, self.special = settings, settings.scoring, special
         net_input = sample["net_input"]
         self.source = Source.of(net_input, special.eos, special.pad)
@@ -191,7 +194,12 @@ class BeamSearch:
         self._answer_unanswered(step, extensions, stuck)
         live.extend(step, parents, words, log_probs)
         self.strategy.update_constraints(chosen)
-        left = ~(stuck | self._is_decided(step, log_probs, None if cost is None else take_beams(cost, parents)))
+        cost = None if cost is None else take_beams(cost, parents)
+        if self.on_step is not None:
+            scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
+            read = Reading(attention, self.ensemble.copying())
+            self.on_step(best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
+        left = ~(stuck | self._is_decided(step, log_probs, cost))
         return self._continue(step, parents, left)
 
     def _continue(self, step: int, parents: Tensor, left: Tensor) -> bool:

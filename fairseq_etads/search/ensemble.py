@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
+from ..layers.pointer import PointerOutput
 from ..vocabulary.output import OutputVocabulary
 from .encoded import EncodedBatch, EncodedModel
 
@@ -23,6 +24,7 @@ class Member:
 
     Attributes:
         first_beam: rows of each document in the first step, in which all its hypotheses are the same.
+        pointer: what the pointer head returned in the last step; None for a model without one.
     """
 
     first_beam: int
@@ -35,6 +37,7 @@ class Member:
         self.encoder_out: Any = None
         if encoded is not None:
             self.encoder_out = encoded.encoder_out(model, _device(net_input))
+        self.pointer: Optional[PointerOutput] = None
         if self.encoder_out is None and hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
             if encoded is not None:
@@ -80,7 +83,7 @@ class Member:
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
-            pointer = extra.get("pointer") if isinstance(extra, dict) else None
+            self.pointer = pointer = extra.get("pointer") if isinstance(extra, dict) else None
             if pointer is not None and pointer.hard:
                 undecided = self._log_probs((logits, {**out[1], "pointer": pointer.undecided()}), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
@@ -247,6 +250,12 @@ class Ensemble:
             mixture = _log_mean_probs([x if mixed is None else mixed for x, mixed in zip(log_probs, undecided)])
             together = torch.where(self.decided_against, mixture, together)
         return together, _mean(attentions)
+
+    def copying(self) -> Optional[Tensor]:
+        """The mean copy distribution (B, beam, S) of the last step, of a single beam in the first; None without one."""
+        pointers = (member.pointer for member in self.members)
+        found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
+        return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
         """Let hypotheses continue others in all members, see :meth:`Member.reorder`.

@@ -2,10 +2,11 @@
 
 import logging
 
+from .partial import PartialSummary
 from .summarizer import Summarizer
 from .summary import CopiedWord, Summary, Truncation
 
-__all__ = ["CopiedWord", "Summarizer", "Summary", "Truncation"]
+__all__ = ["CopiedWord", "PartialSummary", "Summarizer", "Summary", "Truncation"]
 
 _logger = logging.getLogger(__name__.split(".")[0])
 if _logger.level == logging.NOTSET:

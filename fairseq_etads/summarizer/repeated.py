@@ -3,8 +3,9 @@
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..search.encoded import EncodedBatch
+from .batching import batches, parts
 from .documents import Batch
-from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer, batches, parts
+from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30

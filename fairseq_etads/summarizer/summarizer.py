@@ -2,7 +2,6 @@
 
 import os
 import threading
-import weakref
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
@@ -17,15 +16,16 @@ from ..search import call_options
 from ..search.encoded import EncodedBatch
 from ..search.inference import InferenceModel
 from ..text.files import InputError
+from .batching import batches, parts
 from .documents import Batch, Document, TextProcessing
 from .explaining import Explainer, Written
+from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
 """Source tokens in a batch, padding included, unless a call says something else."""
 READ_AHEAD = 256
 """Documents that are read before the first of them is summarised, so that batches hold documents of similar lengths."""
-_CHARACTERS_AHEAD = 4_000_000
 _MOST_SEARCHES = 16
 """Sets of options whose generator is kept for the next call."""
 
@@ -34,10 +34,11 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, and whether unknown words of its summaries are to be replaced."""
+    """A generator, whether unknown words of its summaries are to be replaced, and who is told of every step."""
 
     generator: SummaryGenerator
     replaces_unknown: bool
+    on_step: Optional[OnPartialSummary] = None
 
 
 class Summarizer:
@@ -94,19 +95,30 @@ class Summarizer:
         self._forget_searches()
 
     @overload
-    def summarize(self, texts: str, *, max_tokens: int = ..., **decoding: Any) -> Summary: ...
+    def summarize(
+        self, texts: str, *, max_tokens: int = ..., on_step: Optional[OnPartialSummary] = ..., **decoding: Any
+    ) -> Summary: ...
 
     @overload
-    def summarize(self, texts: Iterable[str], *, max_tokens: int = ..., **decoding: Any) -> List[Summary]: ...
+    def summarize(
+        self, texts: Iterable[str], *, max_tokens: int = ..., on_step: Optional[OnPartialSummary] = ..., **decoding: Any
+    ) -> List[Summary]: ...
 
     def summarize(
-        self, texts: Union[str, Iterable[str]], *, max_tokens: int = MAX_TOKENS, **decoding: Any
+        self,
+        texts: Union[str, Iterable[str]],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        on_step: Optional[OnPartialSummary] = None,
+        **decoding: Any,
     ) -> Union[Summary, List[Summary]]:
         """Summarise a text or several.
 
         Args:
             texts: raw text; its lines are paragraphs. One text gives one summary, several a list in the same order.
             max_tokens: source tokens in a batch, padding included; less needs less memory.
+            on_step: called with a :class:`PartialSummary` of each document after each step of its search, in the thread
+                of this call. It can stop the call: what it raises is raised here.
             decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
                 :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder has the defaults.
 
@@ -115,8 +127,10 @@ class Summarizer:
             TypeError: a text is something else.
         """
         if isinstance(texts, str):
-            return next(self.stream([texts], max_tokens=max_tokens, **decoding))
-        return list(self.stream(texts, max_tokens=max_tokens, **decoding))
+            return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
+        _check_texts(texts, max_tokens)
+        search = self._search(decoding)._replace(on_step=on_step)
+        return list(self._stream(texts, search, max_tokens, READ_AHEAD, keep=False))
 
     def stream(
         self,
@@ -138,11 +152,7 @@ class Summarizer:
         Raises:
             InputError: see :meth:`summarize`; raised at once, and not only when the first summary is asked for.
         """
-        if isinstance(texts, (str, bytes)):
-            raise TypeError("stream takes several texts; summarize takes one, too")
-        for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
-            if type(value) is not int or value < 1:
-                raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+        _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
@@ -265,7 +275,9 @@ class Summarizer:
             return [_failed(error, Truncation(len(document.tokens), document.left_out))]
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
-        results = search.generator.generate(None, _moved(batch.sample, self.device), encoded=encoded)
+        on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
+        sample = _moved(batch.sample, self.device)
+        results = search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
         return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
 
     def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
@@ -295,18 +307,10 @@ class Summarizer:
         return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """The summary of a text, able to explain itself as long as this summarizer is there."""
-        reference = weakref.ref(self)  # a summary that somebody keeps must not keep a model in memory
-        shown, score = summary.text, summary.score
+        """The summary of a text, able to explain itself."""
 
         def explain() -> Explanation:
-            summarizer = reference()
-            if summarizer is None:
-                raise ValueError(
-                    "the summarizer of this summary is no longer there: keep it, "
-                    "or call explain(document, summary=summary.text) of another one"
-                )
-            return summarizer._get_explainer().explain(text, written, shown, score)
+            return self._get_explainer().explain(text, written, summary.text, summary.score)
 
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
@@ -334,6 +338,15 @@ class Summarizer:
         return tuple(found)
 
 
+def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
+    """Raise TypeError if that is not several texts, and InputError if a number is not 1 or more."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError("stream takes several texts; summarize takes one, too")
+    for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
+        if type(value) is not int or value < 1:
+            raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+
+
 def _replace_unknown(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
@@ -342,32 +355,6 @@ def _replace_unknown(
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
             tokens[place], origins[place] = document.tokens[origin], origin
-
-
-def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones."""
-    part: List[Tuple[int, Any]] = []
-    characters = 0
-    for number, text in enumerate(texts):
-        part.append((number, text))
-        characters += len(text) if isinstance(text, str) else 0
-        if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
-            yield part
-            part, characters = [], 0
-    if part:
-        yield part
-
-
-def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """The documents by length, in parts of at most ``max_tokens`` with padding; a longer one is alone."""
-    batch: List[Document] = []
-    for document in sorted(documents, key=lambda document: len(document.tokens)):
-        if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(document)
-    if batch:
-        yield batch
 
 
 def _failed(error: Exception, truncation: Truncation) -> Summary:

@@ -68,10 +68,10 @@ class Summary:
     def explain(self) -> Explanation:
         """Why the model wrote this, see :meth:`Summarizer.explain`; a notebook shows it as a page.
 
-        The summarizer that made it must still be there. Copies and pickles of a summary do not know theirs.
+        A summary keeps its document and its summarizer for this. Copies and pickles of a summary are without them.
 
         Raises:
-            ValueError: that is so, or there is no summary (:attr:`problem`).
+            ValueError: this is such a copy, or there is no summary (:attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")

@@ -55,7 +55,7 @@ def expected():
     for package, folder in FOLDERS.items():
         for path in folder.rglob("*"):
             relative = path.relative_to(folder).as_posix()
-            is_data = path.name == "py.typed" or relative.startswith(("sample/", "bundled/"))
+            is_data = path.name == "py.typed" or relative.startswith(("sample/", "bundled/", "demo/page/"))
             if is_data or path.suffix in (".py", ".html", ".css", ".js"):
                 yield f"{package}/{relative}"
 

@@ -61,6 +61,7 @@ WRONG = {
     "etads-summarize": ["missing"],
     "etads-likelihood": ["missing"],
     "etads-explain": ["missing", "-o", "page.html"],
+    "etads-demo": ["missing"],
 }
 WORK = {
     "etads-models": [],
@@ -78,6 +79,7 @@ WORK = {
     "etads-summarize": ["."],
     "etads-likelihood": ["."],
     "etads-explain": [".", "-o", "page.html"],
+    "etads-demo": ["."],
 }
 """Options with which the command opens the file "given", or else imports torch."""
 
@@ -120,7 +122,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     if command == "etads-likelihood":
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
-    if command in ("etads-summarize", "etads-explain"):
+    if command in ("etads-summarize", "etads-explain", "etads-demo"):
         (tmp_path / "config.json").touch()
         code = code.replace('"given"', '"config.json"')
     line = command_line(code, command, *WORK[command])

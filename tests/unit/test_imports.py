@@ -24,7 +24,7 @@ LEVELS = [
     {"plugin"},
     {"folder", "explain"},
     {"summarizer"},
-    {"tuning"},
+    {"tuning", "demo"},
     {"commands"},
 ]
 """Rooms and modules of ``fairseq_etads/``. One may import those of lower levels and, inside a room, its own."""

@@ -1,4 +1,4 @@
-"""The examples of docs/using.md and docs/explain.md, run with a folder of an untrained model."""
+"""The examples of docs/using.md, docs/explain.md and docs/demo.md, run with a folder of an untrained model."""
 
 import json
 import re
@@ -43,6 +43,16 @@ def test_the_example_of_an_explanation_runs(place, capsys, tmp_path):
         "left_out", "least",
     }  # fmt: skip
     assert (tmp_path / "why.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_example_of_partial_summaries_runs(place, capsys):
+    page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile(block, "docs/demo.md", "exec"), names)
+    *steps, last = capsys.readouterr().out.splitlines()
+    assert len(steps) >= 2 and last.split()[1:] == names["summary"].text.split()
+    assert steps[0].split()[-1].strip(".") in names["text"]
 
 
 def test_the_json_line_has_the_fields_there_are(place):

@@ -1,0 +1,153 @@
+"""The command ``etads-demo``: a page in the browser of this computer on which a model folder summarises."""
+
+import argparse
+import logging
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from typing import Any, List, Optional
+
+from ..console import Parser, run
+from ..folder.config import FolderConfig, find_folder, read_config
+from ..text.files import InputError
+
+LOOPBACK = "127.0.0.1"
+PORT = 8000
+EXAMPLES = """\
+examples:
+  etads-demo model                  then open http://127.0.0.1:8000/
+  etads-demo model --open           opens it in the browser
+  etads-demo model --port 0         takes a port that is free, and says which
+
+The page shows a summary while it is being written, and which words of the document the model looks at and copies. It
+needs no network: nothing leaves this computer, and no other computer can open it. Needs the extra "demo":
+pip install 'fairseq-etads[demo]'
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-demo",
+        description="Try a model folder, which etads-export makes, on a page in the browser.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package"
+    )
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=PORT, help="0 takes one that is free (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--host",
+        default=LOOPBACK,
+        help="this computer, 127.0.0.1 or localhost; no other (default: %(default)s)",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--no-open", dest="open", action="store_false", help="do not (default)")
+    parser.add_argument("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    return parser
+
+
+def _check(args: argparse.Namespace) -> FolderConfig:
+    """What config.json of the folder says.
+
+    Raises:
+        InputError: an option cannot be, the folder is none, or the web library is missing.
+    """
+    if args.host not in (LOOPBACK, "localhost"):
+        raise InputError(
+            f"--host {args.host}: the page has no passwords, so it is for this computer alone: choose {LOOPBACK}. "
+            f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
+        )
+    if not 0 <= args.port <= 65535:
+        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for one that is free")
+    config = read_config(args.folder)
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"{error.name} is missing: pip install 'fairseq-etads[demo]'") from None
+    return config
+
+
+def _listen(port: int) -> socket.socket:
+    """A socket that listens on the loopback interface.
+
+    Raises:
+        InputError: the port is taken, or not for this user.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if os.name == "posix":  # or a port that was in use a minute ago counts as taken; elsewhere it means another thing
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for one that is free") from None
+    return listener
+
+
+def _load(args: argparse.Namespace) -> Any:
+    # as for etads-summarize: torch would keep much memory for each new length of a document
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+    # here, so that --help and wrong options are answered without waiting for torch and fairseq
+    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from fairseq_etads.summarizer import Summarizer
+
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let everybody log everything
+    return Summarizer.load(args.folder, args.device)
+
+
+def _demo(args: argparse.Namespace) -> None:
+    config = _check(args)
+    with _listen(args.port) as listener:
+        print(f"== loading {args.folder}: {config.architecture}", flush=True)
+        summarizer = _load(args)
+        summarizer.summarize("A first text, so that the page need not wait.")  # packs weights, loads rules
+        url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
+        reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
+        print(f"== loaded on {summarizer.device}; {reads}", flush=True)
+        print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
+        if args.open:
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers run in front
+        _serve(summarizer, args.folder.resolve().name, listener)
+
+
+def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
+    """Answer requests until a signal ends the process."""
+    import uvicorn
+
+    from ..demo.server import Demo
+
+    demo = Demo(summarizer, title)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            demo.worker.close()  # so that no answer is left that the server would wait for
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        demo.app(),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # no proxy is before it, and headers that claim so are not believed
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
+    Server(config).run(sockets=[listener])
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-demo`` and return its exit code: 130 after Ctrl-C, 2 after an error, which is a line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-demo", lambda: _demo(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

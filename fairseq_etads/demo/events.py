@@ -1,0 +1,104 @@
+"""What the page is told while a document is summarised: dictionaries that JSON can hold, each with its "kind".
+
+- ``waiting``: ``before`` other summaries come first.
+- ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
+- ``step``: the best summary so far: ``text``, ``score``, ``ended``, and where its last word was read, ``attention`` and
+  ``copying``, as pairs [token of the document, weight]; None if there is no such thing.
+- ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
+  document's words were read (``words_read`` of ``words``), the ``explanation``
+  (:meth:`~fairseq_etads.explain.Explanation.to_dict`), and the path of its ``page``.
+- ``problem``: why there is no summary, in ``words``.
+
+Positions are in characters as Python counts them, code points.
+"""
+
+import math
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from ..console import sentence
+from ..explain import Explanation
+from ..summarizer import PartialSummary
+from ..text.files import InputError
+from .worker import StoppedError
+
+LEAST = 0.01
+"""Weights of attention below this are not sent."""
+
+
+def summary_events(
+    summarizer: Any,
+    text: str,
+    options: Dict[str, Any],
+    check: Callable[[], None],
+    tell: Callable[[Dict[str, Any]], None],
+    keep: Callable[[Explanation], str],
+) -> None:
+    """Summarise a text, and tell of it.
+
+    Args:
+        check: called at each step; raises StoppedError when nobody listens any more.
+        tell: called with each event.
+        keep: called with the explanation; returns the path of its page.
+    """
+    spans: List[Any] = []
+
+    def on_step(partial: PartialSummary) -> None:
+        check()
+        if not spans:
+            spans.append(partial.spans)
+            tell({"kind": "document", "spans": partial.spans})
+        tell(step_event(partial))
+
+    try:
+        check()
+        summary = summarizer.summarize(text, on_step=on_step, **options)
+        check()
+        explanation = summary.explain()
+        ends = [token.end for token in explanation.source if token.end is not None]
+        tell(
+            {
+                "kind": "summary",
+                "text": summary.text,
+                "sentences": summary.sentences,
+                "score": summary.score if math.isfinite(summary.score) else None,
+                **words_read(text, summary.truncation.left_out, ends),
+                "explanation": explanation.to_dict(),
+                "page": keep(explanation),
+            }
+        )
+    except StoppedError:
+        raise
+    except InputError as error:
+        tell({"kind": "problem", "words": str(error)})
+    except Exception as error:  # such as a lack of memory; the next document may be shorter
+        tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
+
+
+def step_event(partial: PartialSummary) -> Dict[str, Any]:
+    """The event of one step."""
+    return {
+        "kind": "step",
+        "text": partial.text,
+        "score": partial.score if math.isfinite(partial.score) else None,
+        "ended": partial.has_ended,
+        "attention": sparse(partial.attention),
+        "copying": sparse(partial.copying),
+    }
+
+
+def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
+    """Pairs of place and weight, of weights of at least :data:`LEAST`."""
+    if weights is None:
+        return None
+    return [(place, round(weight, 3)) for place, weight in enumerate(weights) if weight >= LEAST]
+
+
+def words_read(text: str, left_out: int, ends: Sequence[int]) -> Dict[str, int]:
+    """How many words a document has, and how many of them the model read; words are what white space separates.
+
+    Args:
+        left_out: how many tokens were not read. ends: where the tokens that were read end in the text.
+    """
+    words = len(text.split())
+    read = words if not left_out else len(text[: max(ends, default=0)].split())
+    return {"words": words, "words_read": min(read, words)}

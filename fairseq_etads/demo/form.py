@@ -1,0 +1,70 @@
+"""The options of decoding as the fields of a form, from the same table as those of the command line."""
+
+from typing import Any, Dict, List
+
+from ..search import call_options
+from ..search.penalties import Scoring
+from ..search.settings import SearchSettings
+from ..text.files import InputError
+
+MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
+"""Options that the page shows at once; the others are behind a click."""
+
+MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000}
+"""Largest values, unless the folder's own are larger: a slip of the finger must not take all the memory."""
+
+
+def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
+    """The value of every option if a call says nothing; None: the model decides.
+
+    Args:
+        decoding: a folder's own defaults, by the names of :data:`~fairseq_etads.search.call_options.OPTIONS`.
+    """
+    found = {**call_options.DEFAULTS, **decoding}
+    for name, option in call_options.OPTIONS.items():
+        if name not in found:
+            holder = SearchSettings if hasattr(SearchSettings, option.setting) else Scoring
+            value = getattr(holder, option.setting)
+            found[name] = " ".join(value) if isinstance(value, tuple) else value
+    return {name: found[name] for name in call_options.OPTIONS}
+
+
+def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """What the page needs to know of each option, in the order in which it shows them."""
+    values = defaults(decoding)
+    names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
+    found = []
+    for name in names:
+        option = call_options.OPTIONS[name]
+        found.append(
+            {
+                "name": name,
+                "label": name.replace("_", " "),
+                "kind": "choice" if option.choices else option.kind.__name__,
+                "help": option.help,
+                "choices": option.choices,
+                "least": option.least,
+                "most": _most(name, values[name]) if name in MOST else None,
+                "default": values[name],
+                "main": name in MAIN,
+            }
+        )
+    return found
+
+
+def _most(name: str, default: Any) -> float:
+    return max(MOST[name], default or 0)
+
+
+def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
+    """Raise InputError if an option does not exist, or has an impossible value or one that is too large for the page.
+
+    What depends on the model is checked later, by the summarizer.
+    """
+    call_options.search_settings({**decoding, **options})
+    values = defaults(decoding)
+    for name in sorted(options.keys() & MOST.keys()):
+        most = _most(name, values[name])
+        if options[name] > most:
+            given = f"{call_options.flag(name)} {options[name]}"
+            raise InputError(f"{given}: choose at most {most} on this page; etads-summarize takes more")

@@ -1,0 +1,80 @@
+"""Only this computer's own pages may use the server: checks of each request, and headers of each answer.
+
+The server listens on the loopback interface, so other computers cannot reach it. Other web pages, in the browser of its
+user, can try. A page may send requests to any address (cross-site request forgery), and may let its own name point to
+127.0.0.1 (DNS rebinding); what it cannot do is to choose the headers Host and Origin that a browser sends.
+"""
+
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from starlette.responses import PlainTextResponse
+
+from ..console import printable
+
+NAMES = ("127.0.0.1", "localhost")
+"""Of this computer, as the header Host may have them."""
+
+HEADERS = {
+    # nothing but this server's own files; no text can become a script or markup, not even by a mistake in the script
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.IGNORECASE)
+
+
+class LocalOnly:
+    """ASGI middleware: refuses requests that did not come from a page of this server, and adds :data:`HEADERS`.
+
+    A header that an answer already has stays as it is.
+    """
+
+    def __init__(self, app: Any):
+        self.app = app
+
+    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer a request, or let the application do so."""
+        if scope["type"] != "http":  # the start and end of the server
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": given + [pair for pair in more if pair[0] not in names]}
+            await send(message)
+
+        refusal = refused(scope["method"], scope["headers"])
+        app = self.app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
+        await app(scope, receive, send_with_headers)
+
+
+def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
+    """Why a request is refused, as HTTP status and words; None if it is not."""
+    hosts, origins, sites, kinds = (
+        [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
+        for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")
+    )
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_shown(hosts)}."
+    if method in ("GET", "HEAD"):
+        return None
+    if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
+        return 403, f"This server answers to its own page only, not to that of {_shown(origins)}."
+    if any(site != "same-origin" for site in sites):
+        return 403, "This server answers to its own page only, not to that of another site."
+    if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
+        return 415, f"Send JSON (Content-Type: application/json), not {_shown(kinds)}."
+    return None
+
+
+def _shown(values: List[str]) -> str:
+    return printable(", ".join(values))[:100] or "a request without that header"

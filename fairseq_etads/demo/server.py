@@ -1,0 +1,228 @@
+"""The page's server, a Starlette application: the page's files, what its form needs, and streams of summaries."""
+
+import asyncio
+import contextlib
+import json
+import secrets
+from pathlib import Path
+from typing import Any, AsyncIterator, Dict, Optional, Tuple
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ..explain import Explanation
+from ..text.files import InputError
+from . import form
+from .events import summary_events
+from .local import LocalOnly
+from .worker import Job, QueueFullError, Worker
+
+PAGE = Path(__file__).with_name("page")
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/demo.js": ("demo.js", "text/javascript"),
+    "/demo.css": ("demo.css", "text/css"),
+    "/examples.json": ("examples.json", "application/json"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+"""Path -> file of the folder ``page`` and its type. There are no others, so a path cannot lead elsewhere."""
+
+MAX_BYTES = 1_000_000
+"""Of a request."""
+MAX_WAITING = 8
+"""Summaries that may wait for the one that is being written."""
+MAX_EXPLANATIONS = 8
+"""Of the last summaries, kept in memory for their pages."""
+SECONDS_TO_STOP = 5.0
+"""Longest wait for a step of the search when the server ends."""
+
+
+class BadRequestError(Exception):
+    """A request that is answered with an HTTP status and a sentence."""
+
+    def __init__(self, status: int, words: str):
+        super().__init__(words)
+        self.status, self.words = status, words
+
+
+class EventStream(StreamingResponse):
+    """Events as lines of JSON, as long as the client reads them; when it has gone, the job is stopped."""
+
+    def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
+        super().__init__(_lines(events), media_type="application/x-ndjson")
+        self.job = job
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send them."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.job.stop()
+
+
+async def _lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
+    async for event in events:
+        yield json.dumps(event, allow_nan=False).encode() + b"\n"
+
+
+class Demo:
+    """What the routes share.
+
+    Args:
+        summarizer: of the model folder. title: what the page calls the model.
+    """
+
+    def __init__(self, summarizer: Any, title: str):
+        self.summarizer, self.title = summarizer, title
+        self.worker = Worker(MAX_WAITING)
+        self._explanations: Dict[str, Explanation] = {}
+        self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
+
+    def app(self) -> Starlette:
+        """The application. When it ends, so does the worker."""
+
+        @contextlib.asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            yield
+            self.worker.close()
+            await run_in_threadpool(self.worker.join, SECONDS_TO_STOP)
+
+        routes = [
+            *(Route(path, self.file) for path in FILES),
+            Route("/about.json", self.about),
+            Route("/explanation/{name}", self.explanation),
+            Route("/summarize", self.summarize, methods=["POST"]),
+        ]
+        app = Starlette(routes=routes, middleware=[Middleware(LocalOnly)], lifespan=lifespan)
+        app.router.redirect_slashes = False
+        return app
+
+    async def file(self, request: Request) -> Response:
+        """One of :data:`FILES`."""
+        content, kind = self.files[request.url.path]
+        return Response(content, media_type=kind)
+
+    async def about(self, request: Request) -> Response:
+        """What the model is, and the fields of the form."""
+        config = self.summarizer.config
+        return JSONResponse(
+            {
+                "title": self.title,
+                "about": described(config),
+                "max_bytes": MAX_BYTES,
+                "options": form.fields(config.decoding),
+            }
+        )
+
+    async def explanation(self, request: Request) -> Response:
+        """The page of one of the last explanations. It has its own policy, and cannot speak to this server."""
+        explanation = self._explanations.get(request.path_params["name"])
+        if explanation is None:
+            return PlainTextResponse("This explanation is no longer kept: summarise the document again.", 404)
+        page = await run_in_threadpool(explanation.to_html)
+        policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"}
+        return Response(page, media_type="text/html", headers=policy)
+
+    def _keep(self, explanation: Explanation) -> str:
+        """Keep an explanation, in the place of the oldest one; returns the path of its page, which nobody can guess."""
+        while len(self._explanations) >= MAX_EXPLANATIONS:
+            self._explanations.pop(next(iter(self._explanations)))
+        name = secrets.token_urlsafe(16)
+        self._explanations[name] = explanation
+        return f"/explanation/{name}"
+
+    async def summarize(self, request: Request) -> Response:
+        """Summarise a document; the answer is a stream of events, see :mod:`fairseq_etads.demo.events`."""
+        try:
+            text, options = _document_and_options(await _body(request))
+            form.check(options, self.summarizer.config.decoding)
+            # in a thread: the first call with an --infer-dtype packs weights. It raises what does not fit the model
+            await run_in_threadpool(self.summarizer.stream, [], **options)
+            job, events = self._job(text, options)
+            before = self.worker.submit(job)
+        except BadRequestError as error:
+            return PlainTextResponse(error.words, error.status)
+        except InputError as error:
+            return PlainTextResponse(str(error), 400)
+        except QueueFullError:
+            words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
+            return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        return EventStream(job, _until_the_end(events, before))
+
+    def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
+        """The job of summarising a document, and the queue into which its thread puts events; None ends them."""
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
+
+        def tell(event: Optional[Dict[str, Any]]) -> None:
+            with contextlib.suppress(RuntimeError):  # the server has ended, and its loop is closed
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        def work(job: Job) -> None:
+            try:
+                summary_events(self.summarizer, text, options, job.check, tell, self._keep)
+            finally:
+                tell(None)
+
+        return Job(work), events
+
+
+def described(config: Any) -> str:
+    """A model in a sentence, by the config.json of its folder."""
+    pointer = config.model.get("pointer", "none")
+    copies = "" if pointer == "none" else "copies words of a document, and "
+    reads = config.task["truncate_source"]
+    return f"Architecture {config.architecture}: {copies}reads the first {reads:,} tokens."
+
+
+async def _until_the_end(
+    events: "asyncio.Queue[Optional[Dict[str, Any]]]", before: int
+) -> AsyncIterator[Dict[str, Any]]:
+    yield {"kind": "waiting", "before": before}
+    while True:
+        event = await events.get()
+        if event is None:
+            return
+        yield event
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request.
+
+    Raises:
+        BadRequestError: it is too large.
+    """
+    body, size = bytearray(), 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= MAX_BYTES:
+            body += part
+        elif size > 10 * MAX_BYTES:  # a little more is read, for many clients hear no answer before they have sent all
+            break
+    if size > MAX_BYTES:
+        raise BadRequestError(413, f"That is too long: this page takes up to {MAX_BYTES:,} bytes.")
+    return bytes(body)
+
+
+def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
+    """What a request asks for.
+
+    Raises:
+        BadRequestError: it is something else.
+    """
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequestError(400, "That is not JSON.") from None
+    if not isinstance(asked, dict) or set(asked) - {"text", "options"} or not isinstance(asked.get("text"), str):
+        raise BadRequestError(400, 'Send {"text": "the document", "options": {"beam": 5}}; options may be left out.')
+    options = asked.get("options", {})
+    if not isinstance(options, dict):
+        raise BadRequestError(400, 'options: send an object such as {"beam": 5}.')
+    return asked["text"], options

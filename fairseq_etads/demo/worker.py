@@ -1,0 +1,103 @@
+"""A thread that does one piece of work after the other, with a queue that has an end. Without torch and fairseq."""
+
+import logging
+import threading
+from collections import deque
+from typing import Callable, Deque, Optional
+
+_logger = logging.getLogger(__name__)
+
+
+class QueueFullError(Exception):
+    """So much is waiting that no more is taken."""
+
+
+class StoppedError(Exception):
+    """Raised by :meth:`Job.check` in work that nobody waits for any more."""
+
+
+class Job:
+    """A piece of work that can be stopped, by any thread.
+
+    Args:
+        work: called with the job, once, in the worker's thread; calls :meth:`check` often.
+    """
+
+    def __init__(self, work: Callable[["Job"], None]):
+        self.work = work
+        self._stopped = threading.Event()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Let the work end at its next check; work that has not begun never begins."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Raise StoppedError if the job has been stopped."""
+        if self.is_stopped:
+            raise StoppedError
+
+
+class Worker:
+    """Does jobs one after the other, in the order in which they came.
+
+    Args:
+        most_waiting: how many may wait beside the one that is being done.
+    """
+
+    def __init__(self, most_waiting: int):
+        self.most_waiting = most_waiting
+        self._changed = threading.Condition()
+        self._waiting: Deque[Job] = deque()
+        self._current: Optional[Job] = None
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="etads-demo worker", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> int:
+        """Put a job at the end of the queue; returns how many are before it.
+
+        Raises:
+            QueueFullError: too many are waiting, or the worker is closed.
+        """
+        with self._changed:
+            self._waiting = deque(waiting for waiting in self._waiting if not waiting.is_stopped)
+            if self._is_closed or len(self._waiting) >= self.most_waiting:
+                raise QueueFullError
+            before = len(self._waiting) + (self._current is not None)
+            self._waiting.append(job)
+            self._changed.notify()
+            return before
+
+    def close(self) -> None:
+        """Stop all jobs, and take no more."""
+        with self._changed:
+            self._is_closed = True
+            for job in (*self._waiting, *filter(None, [self._current])):
+                job.stop()
+            self._changed.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread after :meth:`close`, but no longer than that."""
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    return
+                job = self._current = self._waiting.popleft()
+            try:
+                if not job.is_stopped:
+                    job.work(job)
+            except StoppedError:
+                pass
+            except Exception:  # the next job can do nothing for it
+                _logger.exception("a summary failed")
+            finally:
+                with self._changed:
+                    self._current = None

@@ -1,0 +1,85 @@
+"""What a search can report while it goes on: the best hypothesis so far of each document."""
+
+from typing import Callable, List, NamedTuple, Optional
+
+from torch import Tensor
+
+from ..vocabulary.output import OutputVocabulary
+from .hypotheses import Finished, Living, take_beams
+
+
+class Reading(NamedTuple):
+    """Where words are read: attention to the document, and its copy distribution. (S,), or (B, beam, S) of a batch.
+
+    Each is None if the models have no such thing.
+    """
+
+    attention: Optional[Tensor] = None
+    copying: Optional[Tensor] = None
+
+    def continued(self, parents: Tensor) -> "Reading":
+        """From (B, beam or 1, S): that of the beams that are continued, for ``parents`` (B, beam)."""
+        beam = parents.size(1)
+        return Reading(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
+
+    def of(self, document: int, beam: int) -> "Reading":
+        """From (B, beam, S): that of one hypothesis."""
+        return Reading(*(None if x is None else x[document, beam] for x in self))
+
+
+class BestSoFar(NamedTuple):
+    """The best hypothesis of a document after a step: of those that have ended and those that are being extended.
+
+    Attributes:
+        row: the document's row in the batch.
+        tokens: (t,), ids of the dictionary; the last one is the end symbol if the hypothesis has ended.
+        score: of a hypothesis that has not ended, the score that it would have if it ended here.
+        read: where its last word was read; nothing if it has ended.
+    """
+
+    row: int
+    tokens: Tensor
+    score: float
+    read: Reading
+
+
+OnStep = Callable[[List[BestSoFar]], None]
+"""Called after each step but the last, with the documents that are still searched for. What it raises ends the search
+and is raised to the caller, so it can stop a search."""
+
+
+def best_so_far(
+    step: int,
+    live: Living,
+    done: Finished,
+    scores: Tensor,
+    parents: Tensor,
+    read: Reading,
+    vocabulary: Optional[OutputVocabulary],
+) -> List[BestSoFar]:
+    """The best hypothesis of each document after a step.
+
+    Args:
+        step: from 0.
+        live: after it was extended; B documents are left.
+        scores: (B, beam), of the living hypotheses as if they ended now; -inf in slots that are used up.
+        parents: (B, beam), the beam that each living hypothesis continues.
+        read: in this step, by the beams before it: (B, beam or 1, S).
+        vocabulary: translates ids of the output to those of the dictionary; None: they are the same.
+    """
+    found = []
+    best_score, best = scores.max(dim=1)
+    ended_score, ended = done.score[live.batch_rows].max(dim=1)
+    read = read.continued(parents)
+    for place, row in enumerate(live.batch_rows.tolist()):
+        beam, last_read = int(best[place]), Reading()
+        if ended_score[place] >= best_score[place] and done.length[row, ended[place]]:
+            tokens = done.tokens[row, ended[place], : done.length[row, ended[place]]]
+        else:
+            tokens = live.tokens[place, beam, 1 : step + 2]
+            last_read = read.of(place, beam)
+        score = float(best_score[place].maximum(ended_score[place]))
+        if vocabulary is not None:
+            tokens = vocabulary.dictionary_ids(tokens, row)
+        found.append(BestSoFar(row, tokens, score, last_read))
+    return found

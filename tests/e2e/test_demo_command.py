@@ -1,0 +1,228 @@
+"""``etads-demo`` as its users see it: the command, its page in a real browser, and its end by Ctrl-C."""
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from folders import make_folder
+
+from fairseq_etads import Summarizer
+
+pytest.importorskip("uvicorn", reason="needs the extra demo")
+
+COMMAND = str(Path(sys.executable).parent / "etads-demo")
+TEXT = "W5 w6 Zebra <img src=x onerror=alert(1)> yak w20 😀 w21 " + "w7 w8 w9, " * 30
+WATCH = """
+window.texts = [];
+new MutationObserver(() => texts.push(document.querySelector("#summary").textContent)).observe(
+    document.querySelector("#summary"), {childList: true, subtree: true, characterData: true});
+"""
+
+
+def failing(*options):
+    result = subprocess.run([COMMAND, *options], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert re.fullmatch(r"etads-demo: [^\n]+\n", result.stderr)
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0]
+
+
+@pytest.fixture(scope="module")
+def summarizer(folder):
+    return Summarizer.load(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    """The URL of a running page. After the tests Ctrl-C ends it, and nothing was said of what was summarised."""
+    command = [COMMAND, str(folder), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said = [process.stdout.readline() for _ in range(3)]
+            url = re.search(r"http://127\.0\.0\.1:\d+/", said[2])[0]
+            assert said[0] == f"== loading {folder}: etads\n" and "reads the first 60 tokens" in said[1]
+            yield url
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            assert (process.returncode, out, err) == (130, "", "\netads-demo: interrupted\n")
+        finally:
+            process.kill()
+
+
+def until(condition):
+    """What the condition returns when it holds, a minute at most."""
+    for _ in range(600):
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it never held")
+
+
+def finished(browser):
+    return until(lambda: browser.find("#state").text.startswith("score"))
+
+
+def paste(browser, text):
+    """As from the clipboard: Chromium's driver cannot type characters such as emoji."""
+    browser.run("document.querySelector('#document').focus(); document.execCommand('selectAll');"
+                "document.execCommand('insertText', false, arguments[0])", text)  # fmt: skip
+
+
+def test_it_is_there_for_this_computer_only(page):
+    port = int(page.split(":")[2].strip("/"))
+    with socket.socket() as other:  # not even to another address of this computer
+        assert other.connect_ex(("127.0.0.2", port)) != 0
+    for path, host, status in (
+        ("/", "localhost", 200),
+        ("/", "evil.example", 403),
+        ("/../setup.py", "localhost", 404),
+        ("//etc/passwd", "localhost", 404),
+        ("/page/../../__init__.py", "localhost", 404),
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.putrequest("GET", path, skip_host=True)
+        connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        content = answer.read()
+        assert answer.status == status and (status == 200 or len(content) < 100)
+        connection.close()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_documented_request_is_answered(page):
+    text = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
+    command = re.search(r"^```bash\n(curl .*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    command = command.replace("http://127.0.0.1:8000/", page)
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=True)
+    kinds = [json.loads(line)["kind"] for line in result.stdout.splitlines()]
+    assert kinds[:3] == ["waiting", "document", "step"] and kinds[-1] == "summary"
+
+
+def test_mistakes_are_answered_in_a_line(page, folder, tmp_path):
+    port = page.split(":")[2].strip("/")
+    assert f"--port {port}: Address already in use; choose another one, or 0" in failing(str(folder), "--port", port)
+    assert "--host 0.0.0.0: the page has no passwords" in failing(str(folder), "--host", "0.0.0.0")
+    assert "--port 70000: choose 1 to 65535" in failing(str(folder), "--port", "70000")
+    assert str(tmp_path) in failing(str(tmp_path))
+    without = "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'etads-demo'\n" \
+              "from fairseq_etads.commands.demo import main; sys.exit(main())"  # fmt: skip
+    result = subprocess.run([sys.executable, "-c", without, str(folder)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2
+    assert result.stderr == "etads-demo: uvicorn is missing: pip install 'fairseq-etads[demo]'\n"
+
+
+def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
+    browser.open(page)
+    until(lambda: browser.find("#about").text)
+    browser.run(WATCH)
+    paste(browser, TEXT)
+    browser.press("Tab")  # the buttons; Ctrl+Enter works anywhere
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', ctrlKey: true, bubbles: true}))")
+    finished(browser)
+    want = summarizer.summarize(TEXT)
+    assert browser.find("#summary").text == want.text
+    seen = [text for text in browser.run("return texts") if text]
+    assert len({len(text.split()) for text in seen}) >= 3, "it was shown while it grew"
+    assert browser.find("#read").text == "the first 60 of 100 words"
+    shown = browser.find("#text")
+    assert "<img src=x onerror=alert(1)> yak w20 😀" in shown.text, "text stays text"
+    assert not browser.find_all("#text img, #summary img")
+    assert browser.find("#said").get_attribute("textContent").startswith(f"Summary: {want.text}")
+    assert browser.console() == []
+    asked = browser.requests()
+    assert len(asked) >= 4 and all(url.startswith(page) for url in asked)
+
+
+def weights(browser):
+    return browser.run("return [...document.querySelectorAll('#text .read')].map("
+                       "(e) => Number(e.style.getPropertyValue('--weight')))")  # fmt: skip
+
+
+def test_words_show_where_they_come_from(page, browser, summarizer):
+    browser.open(page)
+    until(lambda: browser.find("#about").text)
+    paste(browser, TEXT)
+    browser.find("#summarize").click()
+    finished(browser)
+    explanation = summarizer.explain(TEXT)
+    whole = weights(browser)
+    number = next(n for n, token in enumerate(explanation.tokens) if token.copied_from is not None)
+    browser.hover(browser.find(f"#summary .token[data-number='{number}']"))
+    until(lambda: "copied, probability" in browser.find("#word").text)
+    token, row = explanation.tokens[number], explanation.copying[number][:-1]
+    origin = explanation.source[token.copied_from]
+    assert [e.text for e in browser.find_all("#text .origin")] == [explanation.document[origin.start : origin.end]]
+    assert weights(browser) != whole
+    assert weights(browser) == pytest.approx([weight / max(row) for weight in row], abs=0.01)
+    browser.hover(browser.find("h1"))
+    until(lambda: weights(browser) == whole)
+    browser.find("#shading input[value='attention']").click()
+    coverage = explanation.coverage[:-1]
+    assert weights(browser) == pytest.approx([weight / max(coverage) for weight in coverage], abs=0.01)
+    browser.run("document.querySelector('#summary .token').focus()")
+    browser.press("ArrowRight")
+    assert browser.run("return document.activeElement.textContent") == explanation.tokens[1].shown
+    assert explanation.tokens[1].shown in browser.find("#word").text
+    browser.run("document.querySelector('#step').focus()")
+    browser.press("Home")
+    assert len(browser.find("#summary").text.split()) == 1 and "step 1" in browser.find("#state").text
+    browser.press("End")
+    finished(browser)
+    browser.open(browser.find("#page").get_attribute("href"))
+    assert browser.find("#summary .word").text == explanation.tokens[0].shown
+    assert browser.run("return document.documentElement.classList.contains('script')"), "its own script may work"
+    assert browser.console() == []
+
+
+def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
+    browser.open(page)
+    until(lambda: browser.find("#about").text)
+    assert not browser.find("#summarize").is_enabled()
+    browser.find("#example").click()
+    until(lambda: browser.find("#summarize").is_enabled())
+    browser.run(
+        "document.querySelector('details').open = true; document.querySelector('#option-temperature').value = 0"
+    )
+    browser.find("#summarize").click()
+    problem = until(lambda: browser.find("#problem").text)
+    assert problem == "--temperature 0: choose more than 0"
+    browser.find("#option-beam").clear()
+    browser.find("#option-beam").send_keys("2")
+    browser.find("#reset").click()
+    assert browser.run("return document.querySelector('#option-temperature').value") == "1"
+    assert browser.run("return document.querySelector('#option-beam').value") == "3"
+    browser.run("document.querySelector('#form').requestSubmit(); document.querySelector('#stop').click()")
+    until(lambda: browser.find("#state").text == "stopped")
+    until(lambda: browser.find("#summarize").is_enabled())
+    browser.find("#summarize").click()
+    finished(browser)
+    refused = [line for line in browser.console() if "400 (Bad Request)" not in line]
+    assert refused == []
+
+
+@pytest.mark.parametrize("width", [1200, 400, 320])
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_the_screen_and_its_colours(page, browser, width, dark):
+    browser.open(page, width=width, dark=dark)
+    until(lambda: browser.find("#about").text)
+    browser.find("#example").click()
+    until(lambda: browser.find("#summarize").is_enabled())
+    browser.find("#summarize").click()
+    finished(browser)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) is dark

@@ -1,0 +1,139 @@
+"""What a search reports at every step: the best summary so far, its score, and where its last word was read."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from folders import make_folder
+
+from fairseq_etads import Summarizer
+from fairseq_etads.search.hypotheses import Finished, Living
+from fairseq_etads.search.progress import Reading, best_so_far
+
+TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory):
+    return Summarizer.load(make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0], device="cpu")
+
+
+def watch(summarizer, texts, **decoding):
+    """The summaries, and what was reported of each text."""
+    seen = {}
+    found = summarizer.summarize(texts, on_step=lambda partial: seen.setdefault(partial.number, []).append(partial),
+                                 **decoding)  # fmt: skip
+    return found, seen
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {},
+        {"beam": 1},
+        {"early_stopping": "fairseq"},
+        {"coverage_penalty": 2.0},
+        {"min_len": 5, "stepwise_coverage_penalty": True, "coverage_penalty": 1.0},
+    ],
+)
+def test_watching_changes_nothing_and_no_report_is_better_than_the_summary(summarizer, decoding):
+    found, seen = watch(summarizer, TEXTS, **decoding)
+    assert found == summarizer.summarize(TEXTS, **decoding)
+    assert sorted(seen) == [0, 1, 3, 4], "nothing is searched for in an empty text"
+    for number, partials in seen.items():
+        ended = [partial for partial in partials if partial.has_ended]
+        assert all(partial.score <= found[number].score + 1e-6 for partial in ended)
+        assert all(partial.text == summarizer._texts.join(partial.tokens) for partial in partials)
+        for partial in partials:
+            assert [TEXTS[number][slice(*span)] for span in partial.spans] == TEXTS[number].split()
+        assert [len(p.tokens) for p in partials if not p.has_ended] == [
+            step for step, p in enumerate(partials, 1) if not p.has_ended
+        ]
+
+
+def test_in_greedy_search_the_summary_grows_word_by_word(summarizer):
+    found, seen = watch(summarizer, TEXTS, beam=1, min_len=3)
+    for number, partials in seen.items():
+        tokens = found[number].tokens
+        grown = [partial.tokens for partial in partials if not partial.has_ended]
+        assert grown == [tokens[:length] for length in range(1, len(tokens) + 1)] and len(tokens) >= 3
+
+
+def test_the_best_of_living_and_ended_hypotheses_is_reported():
+    """Two documents, rows 1 and 3 of the batch: the second beam leads in one, an ended hypothesis in the other."""
+    live = Living(2, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
+    live.batch_rows = torch.tensor([1, 3])
+    live.tokens[:, :, 1:3] = torch.tensor([[[10, 11], [12, 13]], [[20, 21], [22, 23]]])
+    done = Finished(4, 2, 4, torch.device("cpu"), by_score=False)
+    done.score[[1, 3, 3], [0, 0, 1]] = torch.tensor([-5.0, -9.0, -1.5])
+    done.length[[1, 3, 3], [0, 0, 1]] = 2
+    done.tokens[[1, 3, 3], [0, 0, 1], :2] = torch.tensor([[30, 2], [31, 2], [32, 2]])
+    scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
+    attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
+    vocabulary = SimpleNamespace(dictionary_ids=lambda tokens, row: tokens + 100 * row)
+    first, second = best_so_far(1, live, done, scores, parents, Reading(attention), vocabulary)
+    assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
+    assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
+    assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, Reading())
+    (only,) = best_so_far(0, live_of_one(), Finished(1, 2, 4, torch.device("cpu"), True), scores[:1], parents[:1],
+                          Reading(copying=attention[:1, :1]), None)  # fmt: skip
+    assert only.read.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
+
+
+def live_of_one():
+    return Living(1, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_was_read(tmp_path, left):
+    """As a single pass over document and summary has them."""
+    from helpers import make_task
+
+    task = make_task(60, 20, tail=3, left_pad_source=left)
+    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft", task=task)[0], "cpu")
+    found, seen = watch(summarizer, TEXTS[:2], beam=1, min_len=3)
+    for number, summary in enumerate(found):
+        explanation = summary.explain()
+        partials = [partial for partial in seen[number] if not partial.has_ended]
+        assert len(partials) >= 3
+        for place, partial in enumerate(partials):
+            assert partial.attention == pytest.approx(explanation.attention[place][:-1], abs=1e-5)
+            assert partial.copying == pytest.approx(explanation.copying[place][:-1], abs=1e-5)
+            assert partial.attention != pytest.approx(partial.copying, abs=1e-3)
+
+
+def test_a_model_without_a_pointer_has_no_copy_distribution(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, arch="etads_basic")[0], "cpu")
+    _, seen = watch(summarizer, TEXTS[0])
+    assert all(partial.copying is None and len(partial.attention) == 7 for partial in seen[0] if not partial.has_ended)
+
+
+def test_who_is_told_can_stop_the_search(summarizer):
+    class EnoughError(Exception):
+        pass
+
+    seen = []
+
+    def stop(partial):
+        seen.append(partial)
+        if len(seen) == 2:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        summarizer.summarize(TEXTS[0], on_step=stop, min_len=6)
+    assert [len(partial.tokens) for partial in seen] == [1, 2]
+    assert summarizer.summarize(TEXTS[0]).tokens, "it can be used again"
+
+
+def test_with_a_beam_the_best_living_hypothesis_is_reported(summarizer):
+    """Its tokens have the score that the model gives them: rescored by a search that must write them."""
+    _, seen = watch(summarizer, TEXTS[0], beam=4, min_len=5)
+    partial = next(p for p in seen[0] if len(p.tokens) == 3)
+    batch = summarizer._texts.batch([summarizer._texts.read(0, TEXTS[0])])
+    ids = {token: number for number, token in enumerate(batch.new_words, len(summarizer._texts.source))}
+    prefix = [summarizer._texts.target.indices.get(token, ids.get(token)) for token in partial.tokens]
+    generator = summarizer._search({"beam": 1, "min_len": 5}).generator
+    forced = generator.generate(None, batch.sample, prefix_tokens=torch.tensor([prefix]))[0][0]
+    assert forced["tokens"][:3].tolist() == prefix
+    assert partial.score == pytest.approx(float(forced["positional_scores"][:3].sum()) / 3, abs=1e-5)
