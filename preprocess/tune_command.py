@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_etads.console import Parser, printable, run
-from fairseq_etads.folder.config import read_config
+from fairseq_etads.folder.config import find_folder, read_config
 from fairseq_etads.text.files import STANDARD_INPUT, InputError
 from fairseq_etads.text.words import SENTENCE_MARK
 from fairseq_etads.tuning.choices import METRICS, MOST_DOCUMENTS, TRIALS

@@ -52,6 +52,12 @@ fi
 use_environment
 started=$SECONDS
 
+say "what the model that comes with the project makes of a text (etads-summarize debian)"
+example="fairseq-etads is a plugin for fairseq which trains neural models that write abstractive summaries of documents. It contains \
+the ETADS Transformer with focus-attention, pointers that copy words of the document, and tools for data preparation and ROUGE."
+printf 'document   %s\n' "$example"
+printf 'summary    %s\n\n' "$(etads-summarize debian --quiet <<< "$example")"
+
 say "unpacking the sample corpus"
 supervise etads-debian --sample --out "$out/text"
 

@@ -94,6 +94,7 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert second.count("ROUGE-1") == 3
     assert (out / "checkpoints" / "checkpoint_last.pt").stat().st_mtime_ns == weights, "trained again"
 
+    assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
     assert "WARNING" not in first, "nothing was cut short"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
