@@ -265,11 +265,12 @@ def test_what_begins_at_zero_has_left_it_after_two_updates(name, documents):
     model = make_model("etads", **FORMS[name]).train()
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    copied = next(word for document in documents for word in document)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(2):
         optimizer.zero_grad()
         out = model(tokens, tokens.ne(PAD).sum(1), previous)
-        (-model.get_normalized_probs(out, log_probs=True)[..., 7].sum()).backward()
+        (-model.get_normalized_probs(out, log_probs=True)[..., [7, copied]].sum()).backward()
         optimizer.step()
     for name, parameter in model.named_parameters():
         assert not torch.equal(parameter, before[name]), name

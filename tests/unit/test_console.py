@@ -62,6 +62,7 @@ WRONG = {
     "etads-likelihood": ["missing"],
     "etads-explain": ["missing", "-o", "page.html"],
     "etads-demo": ["missing"],
+    "etads-tune": ["missing", "missing"],
 }
 WORK = {
     "etads-models": [],
@@ -80,6 +81,7 @@ WORK = {
     "etads-likelihood": ["."],
     "etads-explain": [".", "-o", "page.html"],
     "etads-demo": ["."],
+    "etads-tune": [".", "given"],
 }
 """Options with which the command opens the file "given", or else imports torch."""
 
@@ -122,7 +124,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     if command == "etads-likelihood":
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
-    if command in ("etads-summarize", "etads-explain", "etads-demo"):
+    if command in ("etads-summarize", "etads-explain", "etads-demo", "etads-tune"):
         (tmp_path / "config.json").touch()
         code = code.replace('"given"', '"config.json"')
     line = command_line(code, command, *WORK[command])

@@ -59,6 +59,7 @@ def test_an_update_that_overflows_is_skipped_and_the_next_one_made(kind, caplog)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
     with torch.no_grad():
         model.encoder.layers[0].self_attn_layer_norm.weight.fill_(1.0)
+        model.encoder.embed_tokens.weight[9] = 0  # it may be the decoder's too, whose logits then are infinite
     assert not update(task, model, ours, optimizer, sound)
     assert not all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
 
