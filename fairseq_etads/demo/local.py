@@ -6,7 +6,7 @@ user, can try. A page may send requests to any address (cross-site request forge
 """
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, MutableMapping, Optional, Tuple
 
 from starlette.responses import PlainTextResponse
 
@@ -38,13 +38,13 @@ class LocalOnly:
     def __init__(self, app: Any):
         self.app = app
 
-    async def __call__(self, scope: Dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request, or let the application do so."""
         if scope["type"] != "http":  # the start and end of the server
             await self.app(scope, receive, send)
             return
 
-        async def send_with_headers(message: Dict[str, Any]) -> None:
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 given = list(message.get("headers", ()))
                 names = {name for name, _ in given}

@@ -150,7 +150,8 @@ def _score_rows(report: Any) -> List[str]:
         numbers = [score["f1"], score["precision"], score["recall"], low, high]
         f1, precision, recall, low, high = (f"{float(number):.2f}" for number in numbers)
         rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {low} to {high} |")
-    return [*rows, "", f"`{_cell(report['signature'])}`"]
+    signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
+    return [*rows, "", f"`{signature}`"]
 
 
 def _scores(info: CardInfo) -> str:

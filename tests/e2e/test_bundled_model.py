@@ -1,0 +1,51 @@
+"""scripts/bundled_model.sh: from descriptions of packages to a model folder, small, and again."""
+
+import json
+
+import pytest
+from recipes import TRANSFORMER, Workshop, debian
+
+from fairseq_etads import Summarizer
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    return Workshop(tmp_path_factory.mktemp("bundled"))
+
+
+def test_it_trains_scores_and_exports_and_does_so_once(shop):
+    text = debian(shop, "", "")
+    narrow = [*TRANSFORMER, "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16"]
+    command = [
+        "scripts/bundled_model.sh",
+        "--text",
+        text,
+        "--out",
+        "out",
+        "--size",
+        "12",
+        "--steps",
+        "6",
+        "--",
+        *narrow,
+    ]
+    assert "ROUGE-1" in shop.run(command).stdout
+    folder = shop.folder / "out" / "model"
+    config = json.loads((folder / "config.json").read_text())
+    bundled = json.loads((Summarizer.load("debian", "cpu").folder / "config.json").read_text())
+    different = {name for name in config["model"] if config["model"][name] != bundled["model"][name]}
+    sizes = {f"{side}_{what}" for side in ("encoder", "decoder") for what in ("embed_dim", "ffn_embed_dim")}
+    sizes |= {"encoder_attention_heads", "decoder_attention_heads", "decoder_input_dim", "decoder_output_dim"}
+    assert different == sizes
+    for part in ("text", "decoding", "architecture"):
+        assert config[part] == bundled[part], "the bundled model is not what the script makes"
+    assert config["weights"]["dtype"] == bundled["weights"]["dtype"] == "fp16"
+    assert "ROUGE|backend" in (folder / "README.md").read_text()
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    assert "already trained" in shop.run(command).stdout
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_wrong_options_are_named(shop):
+    refused = shop.run(["scripts/bundled_model.sh", "--steps", "x"], check=False)
+    assert refused.returncode == 2 and "--steps x" in refused.stdout
