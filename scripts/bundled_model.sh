@@ -32,6 +32,7 @@ etads-rouge "$out/summaries.txt" "$text/test.target"
 [ ! -d "$out/model" ] || exit 0
 etads-export "$out" "$out/model" --dtype fp16 --title debian --language en --beam 5 --min-len 3 --max-len 30 \
     --no-repeat-ngram-size 2
+[ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
 cat >> "$out/model/README.md" << 'CARD'
 
 ## Origin

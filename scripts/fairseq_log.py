@@ -73,8 +73,9 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    usage = [re.match(r"^[\w.-]+: error: (.*)", line) for line in tail]
-    if usage and usage[-1]:
+    # the last line, or the one before: what goes to stdout and to stderr may come in another order
+    usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
+    if usage:
         said = usage[-1].group(1)
         if "argument --arch" in said:
             said = said.split(" (choose from")[0] + "; etads-models lists the architectures"

@@ -53,7 +53,7 @@ def wheel(tree, tmp_path_factory):
 def expected():
     """Name in the wheel of every module and every file of data in the repository."""
     for package, folder in FOLDERS.items():
-        for path in folder.rglob("*"):
+        for path in filter(Path.is_file, folder.rglob("*")):
             relative = path.relative_to(folder).as_posix()
             is_data = path.name == "py.typed" or relative.startswith(("sample/", "bundled/", "demo/page/"))
             if is_data or path.suffix in (".py", ".html", ".css", ".js"):

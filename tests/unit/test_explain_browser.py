@@ -94,13 +94,14 @@ def test_a_word_of_the_summary_shows_where_it_looked_and_what_it_copied(shown, e
 
 def test_a_word_of_the_document_shows_who_looked_at_it(shown, explanation):
     browser = shown()
-    browser.hover(browser.find_all(".t")[8])
-    assert matches(shades(browser, ".w"), [row[8] for row in explanation.attention])
+    place = max(range(len(WORDS)), key=lambda j: explanation.coverage[j])
+    browser.hover(browser.find_all(".t")[place])
+    assert matches(shades(browser, ".w"), [row[place] for row in explanation.attention])
     said = detail(browser)
     covered = float(re.search(r"([\d.]+) of attention", said).group(1))
-    assert "yak1" in said and covered == pytest.approx(explanation.coverage[8], abs=0.006)
-    layers = [f"layer {layer.layer}: {layer.gate[8]:.2f}" for layer in explanation.saliency_layers]
-    assert all(text in said.replace("\n", " ") for text in layers)
+    assert WORDS[place].lower() in said.lower() and covered == pytest.approx(explanation.coverage[place], abs=0.006)
+    shown_gates = {int(n): float(x) for n, x in re.findall(r"layer (\d+): ([\d.]+)", said)}
+    assert shown_gates == {n.layer: pytest.approx(n.gate[place], abs=0.011) for n in explanation.saliency_layers}
 
 
 def test_the_shading_can_be_chosen(shown, explanation):
@@ -154,7 +155,7 @@ def test_plots_show_the_figures(shown, explanation):
     heights = [40 - float(y) for y in re.findall(r"V([\d.]+)h", bars)]
     coverage = [x for x in explanation.coverage if x > 0.002 * max(explanation.coverage)]
     tallest = max(explanation.coverage)
-    assert max(heights) == 40 and sorted(heights)[-3] == pytest.approx(40 * sorted(coverage)[-3] / tallest, abs=0.1)
+    assert max(heights) == 40 and sorted(heights)[-3] == pytest.approx(40 * sorted(coverage)[-3] / tallest, abs=0.3)
 
 
 def test_keys_move_among_words_heads_and_back(shown, explanation):

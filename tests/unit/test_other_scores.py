@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fairseq_etads.evaluation import other_scores
-from fairseq_etads.evaluation.command import compare_main, main
+from fairseq_etads.evaluation.command import main
+from fairseq_etads.evaluation.compare_command import main as compare_main
 from fairseq_etads.evaluation.rouge import Settings
 
 HYPOTHESES = ["the auto runs . <q> it stops .", "", "a cat", "dogs sleep"]

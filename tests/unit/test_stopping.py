@@ -54,7 +54,7 @@ def steps_needed(history, nbest, source_length, rule, **scoring):
 def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind, length_kind, alpha, nbest, rule):
     """By the admissible one never before it is decided."""
     calls, counts = [], []
-    for seed, end, document in itertools.product(range(4), (2.0, 6.0), DOCUMENTS):
+    for seed, end, document in itertools.product(range(4), (2.0, 6.0, 10.0), DOCUMENTS):
         model = scripted_model(DICTIONARY, seed, end=end)
         scoring = {"alpha": alpha, "length_kind": length_kind, "coverage_kind": coverage_kind}
         want, history = slow_search(model, document, **scoring)
