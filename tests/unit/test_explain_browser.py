@@ -3,6 +3,7 @@
 import math
 import re
 import time
+from itertools import compress
 
 import pytest
 from explanations import HOSTILE, made_up
@@ -63,7 +64,8 @@ def test_at_first_the_document_is_shaded_by_saliency(shown, explanation):
     assert matches(shades(browser), saliency, min(saliency))
     widths = underlines(browser)
     lines = [1 + 3 * min(1, share) if share >= 0.02 else 0 for share in explanation.copy_coverage]
-    assert widths == pytest.approx(lines, abs=0.06) and any(lines)
+    clear = [abs(share - 0.02) > 0.001 for share in explanation.copy_coverage]  # the page rounds
+    assert list(compress(widths, clear)) == pytest.approx(list(compress(lines, clear)), abs=0.06) and any(lines)
     drawn = "return getComputedStyle(document.querySelectorAll('.t')[arguments[0]]).borderBottomStyle"
     assert browser.run(drawn, lines.index(max(lines))) == "solid"
     assert f"{min(saliency):.2f}" in browser.find("#scale").text and "of 4 tokens" in detail(browser)
