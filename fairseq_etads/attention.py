@@ -63,6 +63,14 @@ GATES = ("sigmoid", "open", "normalised")
 """Forms of the saliency gate; see :func:`saliency_attention`."""
 
 
+def gate_logits(
+    gate_q: Tensor, gate_k: Tensor, gate_level: Optional[Tensor] = None, own_format: bool = False
+) -> Tensor:
+    """Logits of the saliency gate g (B, H, T, S); see :func:`saliency_attention`, whose arguments these are."""
+    logits = attention_scores(gate_q, gate_k, own_format)
+    return logits if gate_level is None else logits + gate_level[:, None, None]
+
+
 def saliency_attention(
     q: Tensor,
     k: Tensor,
@@ -95,9 +103,7 @@ def saliency_attention(
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
     """
-    logits = attention_scores(gate_q, gate_k, own_format)  # (B, H, T, S)
-    if gate_level is not None:
-        logits = logits + gate_level[:, None, None]
+    logits = gate_logits(gate_q, gate_k, gate_level, own_format)
     if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); log 2 makes it the very same e at logits of 0
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:

@@ -78,6 +78,16 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
     return 0
 
 
+def limit_caches_of_shapes() -> None:
+    """Let torch, which must not have been imported yet, keep little of the shapes of matrices that it has met.
+
+    torch and oneDNN keep what they have made for each of the last 1,024 shapes, and every batch of documents brings new
+    ones: 170 MB more after 2,600 documents, none with these limits, at the same speed.
+    """
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+
+
 def leave_signals_to_parent() -> None:
     """In a worker: leave Ctrl-C, which a terminal sends to all processes, to the first one, which ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -3,9 +3,27 @@
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import IO, Any, Callable, Iterator, Optional, Tuple
 
 from .text.files import InputError
+
+
+def lock(file: IO[Any]) -> bool:
+    """Keep other processes that ask from an open file; False if another one has it. The lock ends with the process.
+
+    Where there are no locks (Windows, some network file systems), every process gets the file.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextlib.contextmanager

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from fairseq_etads.console import Parser, run
+from fairseq_etads.console import Parser, limit_caches_of_shapes, run
 from fairseq_etads.folder.config import find_folder, read_config
 from fairseq_etads.search import call_options
 from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError
 
 from .files import atomic_writer
-from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents
+from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
 
 EXAMPLES = """\
 examples:
@@ -134,9 +134,8 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     if found.problem:
         raise InputError(found.problem)
     if wanted is None and next(documents, None) is not None:
-        unit = {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
         hint = "; --input-format file takes the whole file for one" if kind == "lines" else ""
-        say(f"every {unit} is a document; this is the first ({found.name}); --document chooses another{hint}")
+        say(f"every {unit_of(kind)} is a document; this is the first ({found.name}); --document chooses another{hint}")
     return found
 
 
@@ -208,6 +207,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
 
 
 def _load(args: argparse.Namespace) -> Any:
+    limit_caches_of_shapes()
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.summarizer import Summarizer

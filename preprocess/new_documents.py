@@ -120,14 +120,23 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
                 yield _file_document(file, file.name if kind == "folder" else str(file), fallback)
 
 
+def unit_of(kind: str) -> str:
+    """What is a document in inputs of a format, in a word."""
+    return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
+
+
+def _delimiter(path: Path, header: str) -> str:
+    """What separates the cells of a table with this first line."""
+    return "\t" if path.suffix == ".tsv" else max(DELIMITERS, key=header.count)
+
+
 def column_names(path: Path, kind: str) -> List[str]:
     """The names of the fields of a table ("jsonl" or "csv"): of its first record or row; in lower case for CSV."""
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
             continue
         if kind == "csv":
-            delimiter = max(DELIMITERS, key=line.count) if path.suffix != ".tsv" else "\t"
-            row = next(read_rows(iter([line]), path, delimiter, quotes=True, counts=Counter()), [])
+            row = next(read_rows(iter([line]), path, _delimiter(path, line), quotes=True, counts=Counter()), [])
             return [name.strip().lower() for name in row]
         try:
             return list(_record(line))
@@ -183,7 +192,7 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     """A document a row; the first row has the columns' names, in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
-    delimiter = max(DELIMITERS, key=header.count) if path.suffix != ".tsv" else "\t"
+    delimiter = _delimiter(path, header)
     rows = read_rows(itertools.chain([header], lines), path, delimiter, quotes=True, counts=Counter())
     names = [name.strip() for name in next(rows, [])]
     lower = [name.lower() for name in names]
@@ -238,7 +247,7 @@ def _one_line(text: str, kind: str) -> str:
 
 def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
     """What the inputs were taken for, and how to say that they are something else."""
-    what = {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
+    what = unit_of(kind)
     advice = ""
     if is_guess and kind == "lines" and blank:
         advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
+from fairseq_etads.processes import lock
 from fairseq_etads.text.files import InputError
 
 from .new_documents import NewDocument
@@ -53,7 +54,8 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        self._lock()
+        if not lock(self._file):
+            raise InputError(f"--output {self.path}: another process is writing it")
         size = self._file.tell()  # after a power cut, it can be less than the journal says
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
@@ -62,20 +64,6 @@ class ResumableLines:
         fresh.write_bytes(_line(settings) + _line(self.progress._asdict()))
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
-
-    def _lock(self) -> None:
-        """Raise InputError if another process has the partial file; the lock ends with the process."""
-        assert self._file is not None
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"--output {self.path}: another process is writing it") from None
-        except OSError:  # some network file systems have no locks
-            return
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
         """How far the run before had got, first to last; empty if there was none.

@@ -8,20 +8,19 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
-from fairseq_etads.console import Parser, printable, run
+from fairseq_etads.console import Parser, limit_caches_of_shapes, printable, run
 from fairseq_etads.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from fairseq_etads.search import call_options
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.text.files import ESCAPE_INVALID, STANDARD_INPUT, InputError
 
-from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents
+from .new_documents import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
 from .resumable import ResumableLines
 
 EXAMPLES = """\
@@ -176,10 +175,7 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
 
 
 def _load(args: argparse.Namespace) -> Any:
-    # Read when torch is imported. torch and oneDNN keep what they have made for each of the last 1,024 shapes of a
-    # matrix, and every batch brings new ones: 170 MB more after 2,600 documents, none with these, at the same speed.
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+    limit_caches_of_shapes()
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.summarizer import Summarizer
@@ -243,12 +239,11 @@ def _summarize(args: argparse.Namespace) -> None:
     call_options.search_settings({**config.decoding, **call_options.given_on(args)})
     kind = kind_of_inputs(args.files, args.input_format)
     report = _Report(args.quiet)
-    what = {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
     advice = {
         "lines": "; --input-format file takes a whole file for one",
         "file": "; --input-format lines takes every line for one",
     }
-    report.say(f"every {what} is a document" + ("" if args.input_format else advice.get(kind, "")))
+    report.say(f"every {unit_of(kind)} is a document" + ("" if args.input_format else advice.get(kind, "")))
     failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
     report.end(failed)
     if failed:

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from fairseq_etads.console import Parser, printable, run
+from fairseq_etads.console import Parser, limit_caches_of_shapes, printable, run
 from fairseq_etads.folder.config import find_folder, read_config
 from fairseq_etads.text.files import STANDARD_INPUT, InputError
 from fairseq_etads.text.words import SENTENCE_MARK
-from fairseq_etads.tuning.choices import METRICS, MOST_DOCUMENTS, TRIALS
+from fairseq_etads.tuning.choices import METRICS, MOST_DOCUMENTS, TRIALS, check_options
 
 from .new_documents import SOURCE_COLUMNS, column_names, guess_format, read_documents
 from .readers.tables import COLUMNS
@@ -173,9 +173,7 @@ def _tune(args: argparse.Namespace) -> None:
         raise InputError(f"--encoder-memory {args.encoder_memory}: choose 0 (encode again in each trial) or more")
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: choose 0 or more")
-    for option, number in (("--trials", args.trials), ("--documents", args.most_documents)):
-        if number < 1:
-            raise InputError(f"{option} {number}: choose 1 or more")
+    check_options(args.metric, trials=args.trials, documents=args.most_documents, max_tokens=args.max_tokens)
     bundled = find_folder(args.folder)
     if bundled != args.folder:
         raise InputError(
@@ -187,8 +185,7 @@ def _tune(args: argparse.Namespace) -> None:
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # see summarize_command.py
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+    limit_caches_of_shapes()
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.folder.defaults import check_writable, set_decoding

@@ -28,7 +28,6 @@ run_system "$out" "$text" "$out/prepared" train_small "$steps" --text "$text" --
     --keep-case --pointer soft --truncate-source 150 -- "${SINUSOIDAL[@]}" --seed "$seed" --encoder-embed-dim 192 \
     --decoder-embed-dim 192 --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --dropout 0.15 --pointer-continue \
     --focus-center relative --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
-etads-rouge "$out/summaries.txt" "$text/test.target"
 [ ! -d "$out/model" ] || exit 0
 etads-export "$out" "$out/model" --dtype fp16 --title debian --language en --beam 5 --min-len 3 --max-len 30 \
     --no-repeat-ngram-size 2

@@ -9,7 +9,7 @@ import threading
 import webbrowser
 from typing import Any, List, Optional
 
-from ..console import Parser, run
+from ..console import Parser, limit_caches_of_shapes, run
 from ..folder.config import FolderConfig, find_folder, read_config
 from ..text.files import InputError
 
@@ -92,9 +92,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _load(args: argparse.Namespace) -> Any:
-    # as for etads-summarize: torch would keep much memory for each new length of a document
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+    limit_caches_of_shapes()
     # here, so that --help and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.summarizer import Summarizer

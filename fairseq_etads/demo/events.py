@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..console import sentence
 from ..explain import Explanation
+from ..explain.explanation import sparse_row
 from ..summarizer import PartialSummary
 from ..text.files import InputError
 from .worker import StoppedError
@@ -88,9 +89,7 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
     """Pairs of place and weight, of weights of at least :data:`LEAST`."""
-    if weights is None:
-        return None
-    return [(place, round(weight, 3)) for place, weight in enumerate(weights) if weight >= LEAST]
+    return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
 def words_read(text: str, left_out: int, ends: Sequence[int]) -> Dict[str, int]:

@@ -3,8 +3,7 @@
 from typing import Any, Dict, List
 
 from ..search import call_options
-from ..search.penalties import Scoring
-from ..search.settings import SearchSettings
+from ..search.settings import present_value
 from ..text.files import InputError
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
@@ -20,13 +19,8 @@ def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
     Args:
         decoding: a folder's own defaults, by the names of :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
-    found = {**call_options.DEFAULTS, **decoding}
-    for name, option in call_options.OPTIONS.items():
-        if name not in found:
-            holder = SearchSettings if hasattr(SearchSettings, option.setting) else Scoring
-            value = getattr(holder, option.setting)
-            found[name] = " ".join(value) if isinstance(value, tuple) else value
-    return {name: found[name] for name in call_options.OPTIONS}
+    values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
+    return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:

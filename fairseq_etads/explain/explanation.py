@@ -7,7 +7,7 @@ rows.
 import json
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .page import frame, page
 
@@ -241,10 +241,12 @@ def _optional(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
 
 
 def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[int, float]]]]:
-    """Pairs of place and weight, 0 and what is below ``least`` left out."""
-    if rows is None:
-        return None
-    return [[(j, round(x, 4)) for j, x in enumerate(row) if x >= least and round(x, 4) > 0] for row in rows]
+    return None if rows is None else [sparse_row(row, least) for row in rows]
+
+
+def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
+    """Pairs of place and rounded weight, 0 and what is below ``least`` left out."""
+    return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 
 def _token(token: SummaryToken) -> Dict[str, Any]:

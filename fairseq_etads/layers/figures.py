@@ -1,12 +1,12 @@
 """What attention modules compute, for those who ask: figures for the log of a training, records for explanations."""
 
 import contextlib
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import attention_scores, attention_weights
+from ..attention import attention_weights, gate_logits
 from ..focus import document_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
@@ -18,25 +18,26 @@ tokens. focus_share: sigma / m. focus_strength: the factor of the bias, where it
 """
 
 
-def saliency_gate(
-    q: Tensor,
-    k: Tensor,
-    gate_q: Tensor,
-    gate_k: Tensor,
-    key_padding_mask: Optional[Tensor],
-    form: str,
-    gate_level: Optional[Tensor],
-) -> Tuple[Tensor, Tensor]:
-    """g and the attention before it, (B, H, T, S) each; see :func:`saliency_attention`, whose arguments these are.
+class GateInputs(NamedTuple):
+    """What :func:`saliency_attention` is given of a layer, values aside; its arguments of the same names."""
 
-    g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. Of "normalised" it is the factor before the
-    weights are divided by their sum.
-    """
-    weights = attention_weights(q, k, key_padding_mask)
-    logits = attention_scores(gate_q, gate_k)
-    if gate_level is not None:
-        logits = logits + gate_level[:, None, None]
-    return torch.sigmoid(logits) * (1 if form == "sigmoid" else 2), weights
+    q: Tensor
+    k: Tensor
+    gate_q: Tensor
+    gate_k: Tensor
+    key_padding_mask: Optional[Tensor]
+    form: str
+    gate_level: Optional[Tensor]
+
+    def gate(self) -> Tuple[Tensor, Tensor]:
+        """g and the attention before it, (B, H, T, S) each.
+
+        g is between 0 and 1, or between 0 and 2 with the forms that begin at 1. Of "normalised" it is the factor before
+        the weights are divided by their sum.
+        """
+        weights = attention_weights(self.q, self.k, self.key_padding_mask)
+        logits = gate_logits(self.gate_q, self.gate_k, self.gate_level)
+        return torch.sigmoid(logits) * (1 if self.form == "sigmoid" else 2), weights
 
 
 class AttentionObserver:
@@ -47,17 +48,8 @@ class AttentionObserver:
     ) -> None:
         """Of focus-attention: mu and sigma (B, H, S) in tokens, strength (H,), mask (B, S)."""
 
-    def add_gate(
-        self,
-        q: Tensor,
-        k: Tensor,
-        gate_q: Tensor,
-        gate_k: Tensor,
-        key_padding_mask: Optional[Tensor],
-        form: str,
-        gate_level: Optional[Tensor],
-    ) -> None:
-        """Of saliency-selection: what :func:`saliency_attention` is given."""
+    def add_gate(self, inputs: GateInputs) -> None:
+        """Of saliency-selection."""
 
 
 class AttentionRecord(AttentionObserver):
@@ -65,8 +57,8 @@ class AttentionRecord(AttentionObserver):
 
     Attributes:
         center, scope: mu and sigma of focus-attention (B, H, S), in tokens. strength: the bias's factors (H,).
-        gate: g of saliency-selection (B, H, T, S), see :func:`saliency_gate`. form: of the gate. gated: the weights by
-            which values are added up (B, H, T, S): g times the attention, with "normalised" divided by its sum.
+        gate: g of saliency-selection (B, H, T, S), see :meth:`GateInputs.gate`. form: of the gate. gated: the weights
+            by which values are added up (B, H, T, S): g times the attention, with "normalised" divided by its sum.
     """
 
     center: Optional[Tensor] = None
@@ -83,20 +75,11 @@ class AttentionRecord(AttentionObserver):
         self.center, self.scope, self.strength = center, scope, strength
 
     @torch.no_grad()
-    def add_gate(
-        self,
-        q: Tensor,
-        k: Tensor,
-        gate_q: Tensor,
-        gate_k: Tensor,
-        key_padding_mask: Optional[Tensor],
-        form: str,
-        gate_level: Optional[Tensor],
-    ) -> None:
-        self.gate, weights = saliency_gate(q, k, gate_q, gate_k, key_padding_mask, form, gate_level)
+    def add_gate(self, inputs: GateInputs) -> None:
+        self.gate, weights = inputs.gate()
         gated = self.gate * weights
-        self.gated = gated / gated.sum(-1, keepdim=True) if form == "normalised" else gated
-        self.form = form
+        self.gated = gated / gated.sum(-1, keepdim=True) if inputs.form == "normalised" else gated
+        self.form = inputs.form
 
 
 class AttentionFigures(AttentionObserver):
@@ -133,19 +116,10 @@ class AttentionFigures(AttentionObserver):
             self._add("focus_strength", strength * real.sum(), count)
 
     @torch.no_grad()
-    def add_gate(
-        self,
-        q: Tensor,
-        k: Tensor,
-        gate_q: Tensor,
-        gate_k: Tensor,
-        key_padding_mask: Optional[Tensor],
-        form: str,
-        gate_level: Optional[Tensor],
-    ) -> None:
-        index = self._middle[:, None, None, None].expand(-1, q.shape[1], 1, q.shape[3])
-        q, gate_q = q.gather(2, index), gate_q.gather(2, index)
-        gate, weights = saliency_gate(q, k, gate_q, gate_k, key_padding_mask, form, gate_level)  # (B, H, 1, S)
+    def add_gate(self, inputs: GateInputs) -> None:
+        index = self._middle[:, None, None, None].expand(-1, inputs.q.shape[1], 1, inputs.q.shape[3])
+        middle = inputs._replace(q=inputs.q.gather(2, index), gate_q=inputs.gate_q.gather(2, index))
+        gate, weights = middle.gate()  # (B, H, 1, S)
         self._add("gate", gate * weights, weights.new_tensor(float(weights.shape[0] * weights.shape[1])))
 
     def logs(self) -> Dict[str, Tensor]:

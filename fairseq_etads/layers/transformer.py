@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32, attention_weights, saliency_attention
 from ..focus import focus_attention
 from .beam_state import BeamState, beams_to_queries, queries_to_beams
-from .figures import Observed
+from .figures import GateInputs, Observed
 from .focus import FocalNetwork, focal_options
 from .precision import in_float32, keep_float32
 
@@ -192,7 +192,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             level = at_least_float32(self.gate_level)
         gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
         if self.observer is not None:
-            self.observer.add_gate(q, k, gate_q, gate_k, key_padding_mask, self.gate, level)
+            self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, key_padding_mask, self.gate, level))
         dropout_p = _dropout_p(self)
         out, weights = saliency_attention(
             q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, True, own_format, self.gate, level

@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from fairseq import search as fairseq_search
 
 from ..vocabulary.dictionary import known_words
+from .call_options import DEFAULTS, OPTIONS
 from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
 from .penalties import Scoring, check_choice, check_types
 
@@ -218,3 +219,16 @@ def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int,
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
             raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
     return ids
+
+
+_SETTING_DEFAULTS = {field.name: field.default for kind in (SearchSettings, Scoring) for field in fields(kind)}
+
+
+def present_value(name: str, decoding: Dict[str, Any]) -> Any:
+    """The value that an option of a call has.
+
+    Args:
+        name: of :data:`~fairseq_etads.search.call_options.OPTIONS`. decoding: options that are given; others have their
+            defaults.
+    """
+    return decoding.get(name, DEFAULTS.get(name, _SETTING_DEFAULTS[OPTIONS[name].setting]))

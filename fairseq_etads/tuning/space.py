@@ -1,15 +1,13 @@
 """Which options of decoding are searched, and their values: a short, ordered list for each."""
 
 import math
-from dataclasses import fields
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from ..search import call_options
-from ..search.call_options import DEFAULTS, OPTIONS, flag
-from ..search.penalties import Scoring
-from ..search.settings import SearchSettings
+from ..search.call_options import OPTIONS, flag
+from ..search.settings import present_value
 from ..text.files import InputError
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
@@ -27,7 +25,6 @@ VALUES: Dict[str, Tuple[Any, ...]] = {
 _NOT_TUNABLE = ("infer_dtype", "ngram_ignore_tokens")
 _MOST_VALUES = 1000
 _STEPS = 20
-_SETTING_DEFAULTS = {field.name: field.default for kind in (SearchSettings, Scoring) for field in fields(kind)}
 
 
 class Parameter(NamedTuple):
@@ -44,11 +41,6 @@ class Parameter(NamedTuple):
     def is_ordered(self) -> bool:
         """Whether values are numbers."""
         return OPTIONS[self.name].kind in (int, float)
-
-
-def present_value(name: str, decoding: Dict[str, Any]) -> Any:
-    """The value that an option has with these options of decoding, its default if they do not say it."""
-    return decoding.get(name, DEFAULTS.get(name, _SETTING_DEFAULTS[OPTIONS[name].setting]))
 
 
 def make_space(
@@ -227,5 +219,5 @@ def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, A
     if not present_value("coverage_penalty", decoding):
         idle += [("coverage_penalty_type", "summary"), ("stepwise_coverage_penalty", False)]
     if present_value("length_penalty_type", decoding) == "avg":
-        idle.append(("length_penalty_beta", _SETTING_DEFAULTS["length_penalty_beta"]))
+        idle.append(("length_penalty_beta", present_value("length_penalty_beta", {})))
     return {**decoding, **{name: value for name, value in idle if name in decoding}}

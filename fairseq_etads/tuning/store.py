@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+from ..processes import lock
 from ..text.files import InputError
 
 FORMAT = "fairseq-etads trials"
@@ -37,7 +38,8 @@ class TrialStore:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         try:
-            self._lock()
+            if not lock(self._file):
+                raise InputError(f"{self.path}: another process is writing it")
             whole = self._read(head)
             self._file.truncate(whole)
             if not whole:
@@ -45,18 +47,6 @@ class TrialStore:
         except BaseException:
             self.close()
             raise
-
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{self.path}: another process is writing it") from None
-        except OSError:  # some network file systems have no locks
-            return
 
     def _read(self, head: Dict[str, Any]) -> int:
         """Read the trials; returns how many bytes are whole lines."""

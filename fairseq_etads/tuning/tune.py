@@ -19,14 +19,15 @@ from ..evaluation.rouge import Settings, pair_scores
 from ..evaluation.summaries import SENTENCE_MARK, split_summary
 from ..folder.config import CONFIG, FolderConfig
 from ..folder.loading import needed_files
+from ..search.settings import present_value
 from ..summarizer import Summarizer
 from ..summarizer.repeated import STATE_BYTES, RepeatedDocuments
 from ..summarizer.summarizer import MAX_TOKENS
 from ..text.checksums import Checksums, sha256
 from ..text.files import InputError
-from .choices import METRICS, MOST_DOCUMENTS, TRIALS, TRIALS_FILE
+from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna, propose
-from .space import Parameter, decoding_of, make_space, present_value
+from .space import Parameter, decoding_of, make_space
 from .store import TrialStore
 
 RESAMPLES = 10_000
@@ -182,15 +183,6 @@ def tune(
         found = [Trial.of(record) for record in store.trials]
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
-
-
-def check_options(metric: str, **numbers: int) -> None:
-    """Raise InputError for an unknown metric or a number below 1."""
-    if metric not in METRICS:
-        raise InputError(f"--metric {metric}: choose {', '.join(METRICS)}")
-    for name, number in numbers.items():
-        if number < 1:
-            raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
 def _chosen_pairs(

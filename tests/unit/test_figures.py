@@ -9,7 +9,7 @@ from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
 from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.layers.figures import FIGURES, AttentionFigures, Observed, observe
+from fairseq_etads.layers.figures import FIGURES, AttentionFigures, GateInputs, Observed, observe
 from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
 
 FOCUS = ("focus_distance", "focus_scope", "focus_share")
@@ -54,7 +54,7 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
     real, mask = ~padding_mask((5, 2), left), padding_mask((6, 4), False)
     figures = AttentionFigures(real)
     level = torch.tensor([0.3, -0.4, 2.0])
-    figures.add_gate(q, k, gate_q, gate_k, mask, form, level)
+    figures.add_gate(GateInputs(q, k, gate_q, gate_k, mask, form, level))
     total = 0.0
     for b, step in ((0, 2), (1, 4 if left else 1)):
         for h in range(3):
