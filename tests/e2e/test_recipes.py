@@ -92,6 +92,16 @@ def debian_transformer(focus=False, saliency=False, pointer=False, aggregation=F
     return check
 
 
+def continuation(has_it):
+    """Whether the copy attention has features of continuation."""
+
+    def check(run):
+        debian_transformer(focus=True, saliency=True, pointer=True)(run)
+        assert any("pointer.continuation" in key for key in run.parameters) == has_it
+
+    return check
+
+
 MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
 
 
@@ -278,6 +288,11 @@ RECIPES_AND_ROWS = [
         {"plain": recurrent(2000), "temporal": recurrent(2000, temporal=True)},
         option="--systems", given=STEPPED, more=tuple(RECURRENT), summaries="test.txt", scores=("../test.json",),
     ),
+    Recipe(
+        "sumpubmed_continue", sumpubmed, {"without": continuation(False), "with": continuation(True)},
+        option="--systems", given=STEPPED, more=(*TRANSFORMER, "--encoder-attention-heads", "4"),
+        scores=("rouge.json", "../analysis.json"),
+    ),
 ]  # fmt: skip
 ROWS = [pytest.param(recipe, row, id=f"{recipe.name}-{row}") for recipe in RECIPES_AND_ROWS for row in recipe.rows]
 NAMES = [recipe.name for recipe in RECIPES_AND_ROWS]
@@ -306,7 +321,7 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
         assert "== training" not in printed and "already trained" in printed
         rows = set(re.findall(r"^\| `?([\w-]+?)`?(?:-1)? +\|", printed, re.MULTILINE))
         expected = {row} if one_at_a_time else set(recipe.rows)
-        assert rows - {"system", "pointer", "reference"} == expected, printed
+        assert rows - {"system", "pointer", "reference", "lead-3"} == expected, printed
 
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# What the continuation features of the copy attention (--pointer-continue) bring on long documents: etads on SumPubMed.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000
+#   scripts/reproduce/sumpubmed_continue.sh --data data/sumpubmed [options] [-- options of fairseq-train]
+#
+#   --data DIR      what scripts/prepare_sumpubmed.sh made
+#   --out DIR       default: runs/sumpubmed_continue in the repository
+#   --steps N       training steps of each model (default: 2600, two epochs)
+#   --seeds LIST    default: "1"
+#   --systems LIST  default: "without with"
+#   --cpu           do not use a GPU
+#
+# Both systems are etads with a soft pointer, 2+2 layers of width 128, and the settings of scripts/quickstart.sh; one has
+# --pointer-continue. The first 200 words of a document and 100 of a summary, batches of 4,000 tokens; beam 5, 35 to 100
+# words, no trigram twice. Nothing is chosen on the test pairs.
+# Can be interrupted and started again. Prints Markdown tables, and tests of the difference (with minus without): by ROUGE and
+# by the likelihood of the references.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+data="" out=$ROOT/runs/sumpubmed_continue steps=2600 seeds="1" names="without with"
+read_options "--data --out --steps --seeds --systems=names --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_sumpubmed.sh
+need_integer --steps "$steps"
+need_choices --systems "$names" "without with"
+use_environment
+
+GENERATE=(--beam 5 --min-len 35 --max-len 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 3)
+for seed in $seeds; do
+    for name in $names; do
+        feature=()
+        [ "$name" = without ] || feature=(--pointer-continue)
+        run_system "$out/$name-$seed" "$data/text" "$data/prepared" train_small "$steps" --arch etads --pointer soft \
+            --truncate-source 200 --truncate-target 100 ${device[@]+"${device[@]}"} -- --seed "$seed" "${SINUSOIDAL[@]}" \
+            --focus-center relative --focus-initial-scope 2,2,2,half ${feature[@]+"${feature[@]}"} ${more[@]+"${more[@]}"}
+    done
+done
+systems=()
+for seed in $seeds; do
+    for name in $names; do systems+=(--system "$name-$seed=$out/$name-$seed/summaries.txt"); done
+done
+etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --lead 3 "${systems[@]}" \
+    --json "$out/analysis.json"
+case $names in *without*with*) ;; *) exit ;; esac
+
+with=() without=()
+for seed in $seeds; do
+    with+=("$out/with-$seed") without+=("$out/without-$seed")
+done
+etads-compare "$data/text/test.target" --a "${with[@]/%//summaries.txt}" --b "${without[@]/%//summaries.txt}" --json "$out/compare.json"
+etads-compare --likelihood --a "${with[@]}" --b "${without[@]}" --json "$out/likelihood.json"
