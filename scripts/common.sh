@@ -321,6 +321,16 @@ train_recurrent() {
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
+# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.
+train_small_recurrent() {
+    local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()
+    shift 4
+    [ "$arch" != pg_coverage ] || coverage=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
+    train_recurrent "$run" "$prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 --attention-dim 128 \
+        --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 \
+        --max-update "$steps" --num-workers 0 --cpu ${coverage[@]+"${coverage[@]}"} "$@"
+}
+
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 

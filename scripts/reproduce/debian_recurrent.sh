@@ -28,17 +28,12 @@ for seed in $seeds; do
         run=$out/$arch-$seed options=() decoding=(-- --replace-unknown)
         case $arch in
             feats*) options=(--source-factors tf:10,idf:10) ;;
-            pg_coverage)
-                options=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
-                # the last checkpoint: the best by likelihood may be from before the coverage loss
-                decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
-                ;;
+            # the last checkpoint: the best by likelihood may be from before the coverage loss
+            pg_coverage) decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt") ;;
         esac
         # trained to write <unk> for words that are not candidates, so <unk> must be allowed
         [ "$arch" != feats_lvt2k_ptr ] || decoding+=(--allow-unk)
-        train_recurrent "$run" "$out/prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 \
-            --attention-dim 128 --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 \
-            --clip-norm 2 --max-update "$steps" --seed "$seed" --num-workers 0 --cpu ${options[@]+"${options[@]}"}
+        train_small_recurrent "$steps" "$run" "$out/prepared" "$arch" --seed "$seed" ${options[@]+"${options[@]}"}
         summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared" --min-len 3 --max-len 30 --cpu \
             ${decoding[@]+"${decoding[@]}"}
         summaries+=(--system "$arch-$seed=$run/summaries.txt")

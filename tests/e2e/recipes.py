@@ -243,6 +243,7 @@ class Recipe:
         more_of: further ones of some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: where a run's summaries and scores are; scores may begin with ".." (beside the runs).
+        steps: of rows that train for another number of steps than asked for.
     """
 
     name: str
@@ -256,6 +257,7 @@ class Recipe:
     duc: Callable[[str], bool] = lambda row: False
     summaries: str = "summaries.txt"
     scores: Tuple[str, ...] = ("rouge.json",)
+    steps: Dict[str, int] = field(default_factory=dict)
 
     @property
     def out(self) -> str:
@@ -284,11 +286,11 @@ class Recipe:
         return shop.once((self.name, row), make)
 
 
-def check_any_row(run: Run, scores: Tuple[str, ...]) -> None:
-    """What holds for every row: it trained as many steps as asked for, and every document has a summary and a score."""
+def check_any_row(run: Run, scores: Tuple[str, ...], steps: int) -> None:
+    """What holds for every row: it trained as many steps as it should, and every document has a summary and a score."""
     losses = run.figures("loss")
     assert losses and all(map(math.isfinite, losses)), losses
-    assert run._checkpoint["optimizer_history"][-1]["num_updates"] == STEPS
+    assert run._checkpoint["optimizer_history"][-1]["num_updates"] == steps
     documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
     assert len(run.tokens()) == len(documents) > 0
     for name in scores:

@@ -284,6 +284,12 @@ RECIPES_AND_ROWS = [
         option="--archs", given=(*ON_DEBIAN, "--size", "12"), place="--text", scores=("../analysis.json",),
     ),
     Recipe(
+        "debian_equal_time", debian,
+        {"etads": continuation(True), "pg_coverage": recurrent(pointer="soft", coverage=True)},
+        option="--archs", given=(*ON_DEBIAN, "--size", "24"), place="--text", scores=("../analysis.json",),
+        steps={"etads": STEPS * 5 // 8},
+    ),
+    Recipe(
         "sumpubmed_temporal", sumpubmed,
         {"plain": recurrent(2000), "temporal": recurrent(2000, temporal=True)},
         option="--systems", given=STEPPED, more=tuple(RECURRENT), summaries="test.txt", scores=("../test.json",),
@@ -306,7 +312,7 @@ def shop(tmp_path_factory):
 @pytest.mark.parametrize("recipe,row", ROWS)
 def test_a_row_runs_and_its_mechanism_acts(recipe, row, shop):
     run = recipe.run(shop, row)
-    check_any_row(run, recipe.scores)
+    check_any_row(run, recipe.scores, recipe.steps.get(row, STEPS))
     recipe.rows[row](run)
 
 

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The quickstart's etads against the recurrent pg_coverage in the same time of training: ROUGE on Debian synopses, three seeds.
+#
+#   scripts/reproduce/debian_equal_time.sh [--out DIR] [--steps N] [--seeds "1 2 3"] [--archs "etads pg_coverage"]
+#
+#   --out DIR      default: runs/debian_equal_time in the repository
+#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --steps N      training steps of pg_coverage (default: 1500, 6 minutes on one core); etads has 5/8 of them
+#   --size N       known words of pg_coverage (default: 8000); etads knows an eighth as many
+#   --seeds LIST   default: "1 2 3"
+#   --archs LIST   default: both
+#
+# A step of etads, with batches of 4,000 tokens instead of 50 pairs, takes 1.6 times as long as one of pg_coverage, on one
+# thread and on two. pg_coverage is as in debian_recurrent.sh; etads as in quickstart.sh, but for label smoothing and dropout,
+# which so few steps do not need. Each is decoded as its own script does it.
+# Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
+# documents and seeds.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+out=$ROOT/runs/debian_equal_time steps=1500 seeds="1 2 3" size=8000 systems="etads pg_coverage"
+read_comparison --archs "$@"
+
+supervise etads-prepare "$text" "$out/prepared-8000" --tokens word --size "$size" --source-sentence-marks --factors tf idf
+GENERATE=(--min-len 4 --max-len 30 --beam 5 --cpu -- --no-repeat-ngram-size 2)
+compared=() etads=() pg_coverage=()
+for seed in $seeds; do
+    for arch in $systems; do
+        run=$out/$arch-$seed
+        if [ "$arch" = etads ]; then
+            run_system "$run" "$text" "$out/prepared" train_small $((steps * 5 / 8)) --text "$text" --cpu --arch etads \
+                --tokens word --size $((size / 8)) --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --pointer-continue \
+                --focus-center relative --focus-initial-scope 2,2,2,half --label-smoothing 0 --dropout 0.1
+            etads+=("$run/summaries.txt")
+        else
+            train_small_recurrent "$steps" "$run" "$out/prepared-8000" "$arch" --seed "$seed"
+            # the last checkpoint: the best by likelihood may be from before the coverage loss
+            summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared-8000" --min-len 3 --max-len 30 --cpu \
+                --checkpoint "$run/checkpoints/checkpoint_last.pt"
+            pg_coverage+=("$run/summaries.txt")
+        fi
+        compared+=(--system "$arch-$seed=$run/summaries.txt")
+    done
+done
+etads-analyse --source "$text/test.source" --reference "$text/test.target" "${compared[@]}" --json "$out/analysis.json"
+[ ${#etads[@]} -gt 0 ] && [ ${#pg_coverage[@]} -gt 0 ] || exit 0
+etads-compare "$text/test.target" --a "${etads[@]}" --b "${pg_coverage[@]}" --json "$out/compare.json"
