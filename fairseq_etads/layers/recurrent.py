@@ -140,9 +140,10 @@ class BidirectionalLSTM(Bidirectional):
         from_input, *rest = weights
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
-        states, _, cells = torch.lstm(
-            x, (first, first), weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
-        )
+        with torch.autocast(x.device.type, enabled=False):  # in float16 oneDNN would have no LSTM that trains
+            states, _, cells = torch.lstm(
+                x, (first, first), weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
+            )
         return states, cells[0]
 
 
