@@ -46,6 +46,31 @@ def test_truncate(text, kept):
     assert truncate(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
 
 
+def test_a_summary_that_is_cut_may_stay_without_an_end():
+    """Its last target is its last word; one that fits keeps its end. The decoder reads the same as ever."""
+    summaries, (cut, plain) = [[7, 8, 9, 10], [8, 9, 7], []], ({"ends_if_cut": False}, {})
+    dataset, as_ever = (make_dataset([[4] * 9, [5], [6]], summaries, **options) for options in (cut, plain))
+    assert [item["target"].tolist() for item in dataset] == [[7, 8, 9], [8, 9, 7, EOS], [EOS]]
+    assert dataset.tgt_sizes.tolist() == [3, 4, 1] and dataset[0]["source"].tolist() == [4] * 5 + [EOS]
+    batch, full = (data.collater([data[number] for number in range(3)]) for data in (dataset, as_ever))
+    row = batch["id"].tolist().index(0)
+    assert batch["target"][row].tolist() == [7, 8, 9, PAD] and full["target"][row].tolist() == [7, 8, 9, EOS]
+    assert batch["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, PAD]
+    assert full["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, 9]
+    assert batch["ntokens"] == full["ntokens"] - 1
+
+
+def test_a_checkpoint_remembers_that_summaries_were_cut_without_an_end():
+    trained, task = make_task(no_end_if_cut=True), make_task()
+    assert not task.no_end_if_cut
+    task.load_state_dict(trained.state_dict())
+    assert task.no_end_if_cut
+    older = {name: value for name, value in trained.state_dict().items() if name != "no_end_if_cut"}
+    task = make_task()
+    task.load_state_dict(older)
+    assert not task.no_end_if_cut
+
+
 def test_both_sides_are_truncated_and_the_sizes_agree():
     dataset = make_dataset([[4] * 9, [5] * 5, [6]], [[7] * 4, [8] * 3, []])
     for index in range(3):
