@@ -241,7 +241,7 @@ def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, ta
         assert ("cannot be copied" in caplog.text) == (outcome == "warned")
 
 
-def load_unknown(directory, documents, pointer="soft"):
+def load_unknown(directory, documents, pointer="soft", **options):
     """The split "train" of these documents (ids without the end symbol) for a model with that pointer."""
     for side in ("source", "target"):
         prefix = str(directory / f"train.source-target.{side}")
@@ -249,10 +249,18 @@ def load_unknown(directory, documents, pointer="soft"):
         for document in documents:
             builder.add_item(torch.IntTensor([*document, EOS]))
         builder.finalize(f"{prefix}.idx")
-    task = make_task(data=str(directory), source_lang="source", target_lang="target", batch_size=None)
+    task = make_task(data=str(directory), source_lang="source", target_lang="target", batch_size=None, **options)
     task.build_model(model_config("etads", pointer=pointer, **SMALL))
     task.load_dataset("train")
     return task
+
+
+@pytest.mark.parametrize("option,ends", [({}, True), ({"no_end_if_cut": True}, False)], ids=str)
+def test_the_splits_of_data_end_where_they_are_cut_or_not(option, ends, tmp_path):
+    task = load_unknown(tmp_path, [[5, 6, 7, 8], [5]], pointer="none", truncate_target=2, truncate_source=3, **option)
+    items = [task.datasets["train"][number] for number in range(2)]
+    assert [item["target"].tolist() for item in items] == [[5, 6, EOS] if ends else [5, 6], [5, EOS]]
+    assert items[0]["source"].tolist() == [5, 6, 7, EOS]
 
 
 @pytest.mark.parametrize("unknown,refused", [(2, False), (3, True)])
