@@ -109,6 +109,8 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
     for option in ("coverage_loss_start", "coverage_loss_ramp"):
         _need(given, option, coverage_loss, "--coverage-loss")
     _need(given, "switch_loss", pointer == "switch", "--pointer switch")
+    if "length_normalised" in given and cfg.sentence_avg:
+        raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")
     if coverage_loss and pointer == "none" and drops_layers:
         raise ValueError(
             "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop leaves out of "

@@ -52,6 +52,13 @@ class SummarizationNLLConfig(FairseqDataclass):
     switch_loss: float = field(
         default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
     )
+    length_normalised: bool = field(
+        default=False,
+        metadata={
+            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
+            "words, so that short summaries count as much as long ones (See et al. 2017)"
+        },
+    )
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -118,6 +125,7 @@ class SummarizationNLL(FairseqCriterion):
         coverage_loss_start: int,
         coverage_loss_ramp: int,
         switch_loss: float,
+        length_normalised: bool = False,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -130,7 +138,8 @@ class SummarizationNLL(FairseqCriterion):
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
-        self.sentence_avg = sentence_avg
+        self.length_normalised = length_normalised
+        self.sentence_avg = sentence_avg or length_normalised
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_loss
         self.coverage_start = coverage_loss_start
@@ -172,16 +181,18 @@ class SummarizationNLL(FairseqCriterion):
         pointer: Optional[PointerOutput] = extra.get("pointer")
         nll, loss, logs = self._likelihood(logits, pointer, target, vocabulary.candidates)
 
-        coverage = nll.new_zeros(())
+        coverage = nll.new_zeros(nll.shape)
         weight = self.coverage_weight_now()
         if self.coverage_weight:
             attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
-            coverage = coverage_loss(attention, real).sum()
+            coverage = coverage_loss(attention, real)
         loss = loss.masked_fill(~real, 0)
         overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
-        total = loss.sum() * math.nan if overflows else loss.sum()  # NaN: so that the gradient overflows, too
+        total = self._sum(loss, real)
+        if overflows:
+            total = total * math.nan  # so that the gradient overflows, too
         if model.training and weight:
-            total = total + weight * coverage
+            total = total + weight * self._sum(coverage, real)
 
         logging_output = {
             "loss": total.detach(),
@@ -193,8 +204,14 @@ class SummarizationNLL(FairseqCriterion):
             **figures.logs(),
         }
         if self.coverage_weight:
-            logging_output["coverage_loss"] = coverage.detach()
+            logging_output["coverage_loss"] = coverage.detach().sum()
         return total, logging_output["sample_size"], logging_output
+
+    def _sum(self, values: Tensor, real: Tensor) -> Tensor:
+        """The sum of values (N, T), 0 at padding; with --length-normalised of each summary's mean over its words."""
+        if self.length_normalised:
+            values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
+        return values.sum()
 
     @staticmethod
     def _attention(extra: Dict[str, Any]) -> Tensor:

@@ -52,6 +52,13 @@ class SummarizationConfig(FairseqDataclass):
             f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
         },
     )
+    no_end_if_cut: bool = field(
+        default=False,
+        metadata={
+            "help": "do not teach the end symbol where --truncate-target cuts a summary: its last target is a word "
+            "(See et al. 2017)"
+        },
+    )
     init_from: Optional[str] = field(
         default=None,
         metadata={

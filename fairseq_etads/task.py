@@ -54,6 +54,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
                 raise ValueError(f"--{option.replace('_', '-')} {value}: choose 1 or more tokens")
         self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
+        self.no_end_if_cut = bool(cfg.no_end_if_cut)
         self._trained: Optional[Dict[str, Any]] = None
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
@@ -203,6 +204,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
             self.tgt_dict,
             truncate_source=self.truncate_source,
             truncate_target=self.truncate_target,
+            ends_if_cut=not self.no_end_if_cut,
             name=split,
             factors=self.load_factors(directory, split, pairs.src_sizes),
             sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
@@ -317,6 +319,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
             **super().state_dict(),
             "truncate_source": self.truncate_source,
             "truncate_target": self.truncate_target,
+            "no_end_if_cut": self.no_end_if_cut,
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
             "factor_dictionaries": self.factor_fingerprints(),
@@ -337,6 +340,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
                 continue
             # of an ensemble, the shortest: no model can read further than it has learnt to
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
+        self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:

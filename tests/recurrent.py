@@ -6,7 +6,7 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from fairseq_etads.models.rnn import PRESETS
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
-ARCHS = [*sorted(PRESETS), "all", "bounded", "bounded_shared"]
+ARCHS = [*sorted(PRESETS), "all", "all_of_see", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
     "pointer_continue": True,
@@ -20,6 +20,17 @@ ALL = {
     "share_all_embeddings": True,
 }
 """Every mechanism at once: what tests call the architecture "all"."""
+SEE = {
+    "rnn_cell": "lstm",
+    "bridge": "relu",
+    "merge_input": True,
+    "attention_query": "after",
+    "readout": "linear",
+    "readout_dim": 9,
+    "share_input_embeddings": True,
+    "share_all_embeddings": False,
+}
+"""What makes the decoder that of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
 BOUND = 20
 """With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
 FACTORS = ("idf", "ner", "pos", "tf")
@@ -40,6 +51,8 @@ def recurrent(arch, task=None, **options):
     """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
     if arch == "all":
         return recurrent("gru_seq2seq", task, **{**ALL, **options})
+    if arch == "all_of_see":
+        return recurrent("all", task, **{**SEE, **options})
     if arch.startswith("bounded"):
         task = task or recurrent_task()
         task.tgt_dict = with_known_words(task.src_dict, BOUND)
@@ -50,6 +63,8 @@ def recurrent(arch, task=None, **options):
     sizes = dict(RECURRENT)
     if PRESETS[arch].get("large_vocabulary_trick"):
         sizes["large_vocabulary_trick"] = 25
+    if PRESETS[arch].get("paper_init"):  # its word vectors are so small that no test would see them
+        sizes.update(readout_dim=12, paper_init=False)
     return make_model(arch, task or recurrent_task(), **{**sizes, **options})
 
 

@@ -13,6 +13,8 @@ _HEADER = """\
 # {arch}: fairseq-hydra-train --config-dir {folder} --config-name {arch} task.data=/path/to/prepared/bin
 # Made by: etads-models --configs {folder}. Hydra runs in a folder of its own (outputs/DATE/TIME): give absolute paths.
 """
+_BEGINS = {"pointer_generator_coverage": "a trained pointer_generator: task.init_from=/path/to/checkpoint_best.pt"}
+"""With which weights an architecture's training begins, where that is part of its system."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
@@ -69,6 +71,13 @@ _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt begins with BART's
     "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
     "dataset": {"max_tokens": 2048},
 }
+_SEE: Dict[str, Any] = {  # the last of the lengths in scripts/reproduce/see2017_cnndm.sh
+    "task": {"sort_within": 100, "no_end_if_cut": True},
+    "criterion": {"length_normalised": True},
+    "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
+    "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 230000},
+    "dataset": {"batch_size": 16},
+}
 _OWN: Dict[str, Dict[str, Any]] = {
     **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
     "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
@@ -76,6 +85,12 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
+    "pointer_generator": _SEE,
+    "pointer_generator_coverage": {
+        **_SEE,
+        "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
+        "optimization": {**_SEE["optimization"], "max_update": 3000},
+    },
     "pg_coverage": {
         "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
         "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
@@ -128,6 +143,7 @@ def write_configurations(folder: Path) -> List[Path]:
     for arch in PRESETS:
         path = folder / f"{arch}.yaml"
         text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
-        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + text, encoding="utf-8")
+        begins = f"# It begins with {_BEGINS[arch]}\n" if arch in _BEGINS else ""
+        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + begins + text, encoding="utf-8")
         written.append(path)
     return written

@@ -13,9 +13,14 @@ from .factors import FactoredPairs
 logger = logging.getLogger(__name__)
 
 
-def truncate(tokens: Tensor, limit: int, eos: int) -> Tensor:
-    """The first ``limit`` tokens of a text (int tensor (T,)), followed by the end symbol even if it had none."""
+def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
+    """The first ``limit`` tokens of a text (int tensor (T,)), followed by the end symbol even if it had none.
+
+    Without ``ends_if_cut``, a text with more tokens gets no end symbol.
+    """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
+    if len(text) > limit and not ends_if_cut:
+        return text[:limit]
     return torch.cat([text[:limit], tokens.new_tensor([eos])])
 
 
@@ -27,20 +32,23 @@ class TruncatedDataset(BaseWrapperDataset):
         sizes: their lengths with the end symbol.
         limit: how many tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
+        ends_if_cut: whether sequences that are cut have an end symbol, too.
     """
 
-    def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int):
+    def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
         super().__init__(dataset)
         self.limit = limit
         self.eos = eos
+        self.ends_if_cut = ends_if_cut
         full = np.asarray(sizes)
-        self._sizes = np.minimum(full, limit + 1)
-        self.texts_cut = int((full > limit + 1).sum())
-        self.tokens_cut = int((full - self._sizes).sum())
+        cut = full > limit + 1
+        self._sizes = np.where(cut, limit + (1 if ends_if_cut else 0), full)
+        self.texts_cut = int(cut.sum())
+        self.tokens_cut = int((full - limit - 1)[cut].sum())
         self.tokens = int(full.sum()) - len(full)
 
     def __getitem__(self, index: int) -> Tensor:
-        return truncate(self.dataset[index], self.limit, self.eos)
+        return truncate(self.dataset[index], self.limit, self.eos, self.ends_if_cut)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -66,6 +74,7 @@ class SummarizationDataset(FactoredPairs):
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: as for fairseq's ``LanguagePairDataset``.
         truncate_source, truncate_target: how many tokens to keep, not counting the end symbol.
+        ends_if_cut: whether summaries that are cut have an end symbol, too; otherwise their last target is a word.
         name: what to call the texts in the log, "train" say.
         factors: by name, a value for each token of the documents; truncated and padded like them.
         sort_within: in training, shuffle for every epoch and sort so many documents at a time by length; 0: sort all
@@ -89,6 +98,7 @@ class SummarizationDataset(FactoredPairs):
         *,
         truncate_source: int,
         truncate_target: int,
+        ends_if_cut: bool = True,
         name: str = "input",
         factors: Optional[Dict[str, Any]] = None,
         sort_within: int = 0,
@@ -102,7 +112,7 @@ class SummarizationDataset(FactoredPairs):
         if tgt is not None and tgt_sizes is not None and tgt_dict is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; make the data again")
-            summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos())
+            summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos(), ends_if_cut)
             summaries.report(f"{name} summaries")
         super().__init__(
             documents,

@@ -94,22 +94,23 @@ class SharedKeys:
 class AdditiveAttention(nn.Module):
     """Scores v · tanh(W_h h + W_e E[o] + b + k_j) of additive attention (Nallapati et al., section 2.3).
 
-    The keys k_j = W_c h^d_j come from the encoder; E[o] is the vector of the word before.
+    The keys k_j = W_c h^d_j come from the encoder; E[o] is the vector of the word before. See et al. 2017 (equation 1)
+    have no E[o].
 
     Args:
-        hidden: width of h. word: width of E[o]. width: A, of keys and v.
+        hidden: width of h. word: width of E[o]; 0: without it. width: A, of keys and v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):
         super().__init__()
-        self.from_hidden = nn.Linear(hidden, width, bias=False)
-        self.from_word = nn.Linear(word, width)
+        self.from_hidden = nn.Linear(hidden, width, bias=word == 0)
+        self.from_word = nn.Linear(word, width) if word else None
         self.weight = nn.Parameter(torch.empty(width).uniform_(-(width**-0.5), width**-0.5))
 
     def forward(
         self,
         hidden: Tensor,
-        word: Tensor,
+        word: Optional[Tensor],
         keys: SharedKeys,
         covered: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
@@ -118,11 +119,12 @@ class AdditiveAttention(nn.Module):
 
         Args:
             hidden: h (N, H), N a multiple of the documents B. word: ``from_word`` of the words before (N, A), which the
-                decoder computes for all steps at once.
+                decoder computes for all steps at once; None without words.
             covered: coverage c (N, S), attention spent in earlier steps. coverage_weight: w_c (A,).
         """
         documents, _, width = keys.doubled.shape
-        query = (self.from_hidden(hidden) + word).view(documents, -1, width)  # (B, N/B, A)
+        query = self.from_hidden(hidden)  # (N, A)
+        query = (query if word is None else query + word).view(documents, -1, width)  # (B, N/B, A)
         if covered is not None:
             covered = covered.view(documents, query.shape[1], -1)  # (B, N/B, S)
         return keys.scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)

@@ -1,6 +1,6 @@
-"""Layers of the recurrent family: GRUs over words and sentences, and an output layer of some of the words."""
+"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer of some of the words."""
 
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,65 +16,149 @@ SENTENCE_POSITION_DIM = 32
 """Width of a sentence's position vector, which the paper does not give."""
 
 
-class BidirectionalGRU(nn.Module):
-    """A GRU in both directions (torch's; cuDNN's on a GPU) whose states do not depend on padding, on either side.
+class Bidirectional(nn.Module):
+    """A recurrent network in both directions whose states do not depend on padding, on either side.
 
-    On a GPU torch's packed sequences skip the padding. On a CPU the backward pass of packed sequences takes time
-    quadratic in the length (it fills a gradient of the whole batch for each step). So each direction runs by itself
-    there, over documents shifted to begin in the first column; the states behind a document's end are discarded.
+    It is torch's (cuDNN's on a GPU). On a GPU torch's packed sequences skip the padding. On a CPU the backward pass of
+    packed sequences takes time quadratic in the length (it fills a gradient of the whole batch for each step). So each
+    direction runs by itself there, over documents shifted to begin in the first column; the states behind a document's
+    end are discarded.
+
+    Args:
+        rnn: the network, batch first and bidirectional. dropout: between its layers.
+    """
+
+    def __init__(self, rnn: nn.RNNBase, dropout: float):
+        super().__init__()
+        self.rnn = rnn
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """Read sequences.
+
+        Args:
+            x: inputs (B, S, input_dim). padding: (B, S) bool, True at padding.
+
+        Returns:
+            states (B, S, 2 * hidden), 0 at padding. The last ones (B, 2 * hidden): the forward direction's at the last
+            real token and the backward one's at the first. The memory cells at these places (B, 2 * hidden), None of a
+            network that has none.
+        """
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
+        lengths = (~padding).sum(dim=1).clamp(min=1)
+        run = self._run_packed if x.is_cuda else self._run_directions
+        states, last, cells = run(_take_positions(x, order), lengths)
+        return _take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
+
+    def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, last states and cells."""
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        # torch's module drops between its layers in training mode, and --retain-dropout asks for it in evaluation
+        self.rnn.training = self.training or self.dropout.apply_during_inference
+        packed, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+        hidden, cells = final if isinstance(final, tuple) else (final, None)
+        last_cells = None if cells is None else torch.cat([cells[-2], cells[-1]], dim=1)
+        return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
+
+    def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """The same, one direction after the other; the states at padding are not 0."""
+        positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
+        ended = positions >= lengths[:, None]
+        reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
+        forward = backward = x
+        cells: List[Optional[Tensor]] = [None, None]
+        weights = self.rnn.all_weights  # a list for each layer and direction: forward, backward, forward, …
+        for layer in range(self.rnn.num_layers):
+            if layer:
+                x = self.dropout(torch.cat([forward, backward], dim=2))
+            forward, cells[0] = self._run_direction(x, weights[2 * layer], ended)
+            backward, cells[1] = self._run_direction(
+                _take_positions(x, reversed_positions), weights[2 * layer + 1], ended
+            )
+            backward = _take_positions(backward, reversed_positions)
+        last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
+        both = [ends for ends in cells if ends is not None]
+        return (
+            torch.cat([forward, backward], dim=2),
+            torch.cat([last, backward[:, 0]], dim=1),
+            torch.cat(both, dim=1) if both else None,
+        )
+
+    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        """One direction of one layer.
+
+        Args:
+            x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True behind a document's end.
+
+        Returns:
+            states (B, S, hidden); the memory cells at the documents' ends (B, hidden), or None.
+        """
+        raise NotImplementedError
+
+
+class BidirectionalGRU(Bidirectional):
+    """A GRU in both directions, see :class:`Bidirectional`.
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0):
-        super().__init__()
         between = dropout if layers > 1 else 0.0
-        self.rnn = nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        self.dropout = FairseqDropout(between, module_name=type(self).__name__)
+        super().__init__(
+            nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between), between
+        )
 
-    def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-        """Inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding, and last ones.
-
-        The last states (B, 2 * hidden) are the forward direction's at the last real token and the backward one's at the
-        first.
-        """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
-        lengths = (~padding).sum(dim=1).clamp(min=1)
-        run = self._run_packed if x.is_cuda else self._run_directions
-        states, last = run(_take_positions(x, order), lengths)
-        return _take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last
-
-    def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states and last states."""
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        # torch's module drops between its layers in training mode, and --retain-dropout asks for it in evaluation
-        self.rnn.training = self.training or self.dropout.apply_during_inference
-        packed, final = self.rnn(packed)
-        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
-        return states, torch.cat([final[-2], final[-1]], dim=1)
-
-    def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """The same, one direction after the other; the states at padding are not 0."""
-        positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
-        reversed_positions = torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
-        forward = backward = x
-        weights = self.rnn.all_weights  # a list for each layer and direction: forward, backward, forward, …
-        for layer in range(self.rnn.num_layers):
-            if layer:
-                x = self.dropout(torch.cat([forward, backward], dim=2))
-            forward = self._run_direction(x, weights[2 * layer])
-            backward = _take_positions(
-                self._run_direction(_take_positions(x, reversed_positions), weights[2 * layer + 1]), reversed_positions
-            )
-        last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
-        return torch.cat([forward, backward], dim=2), torch.cat([last, backward[:, 0]], dim=1)
-
-    def _run_direction(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """One direction of one layer, (B, S, D) -> (B, S, hidden)."""
+    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         first = x.new_zeros(1, len(x), self.rnn.hidden_size)
         states, _ = torch.gru(x, first, [*weights], True, 1, 0.0, self.training, bidirectional=False, batch_first=True)
-        return states
+        return states, None
+
+
+class BidirectionalLSTM(Bidirectional):
+    """An LSTM in both directions, with one bias for each gate (torch's has two); see :class:`Bidirectional`.
+
+    Args:
+        input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
+    """
+
+    hold: Tensor
+
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0):
+        between = dropout if layers > 1 else 0.0
+        rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+        super().__init__(with_one_bias(rnn), between)
+        # torch.lstm returns the memory cells of the last column only. Behind a document's end an input of its own opens
+        # the forget gate and closes the input gate, so that cells stay as they were: sigmoid(±1e4) is exactly 1 or 0
+        hold = torch.zeros(4 * hidden, 1)  # torch's order of gates: input, forget, new, output
+        hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
+        self.register_buffer("hold", hold, persistent=False)
+
+    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        first = x.new_zeros(1, len(x), self.rnn.hidden_size)
+        from_input, *rest = weights
+        x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
+        weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
+        with torch.autocast(x.device.type, enabled=False):  # in float16 oneDNN would have no LSTM that trains
+            states, _, cells = torch.lstm(
+                x, (first, first), weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
+            )
+        return states, cells[0]
+
+
+Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
+
+
+def with_one_bias(network: Network) -> Network:
+    """The network with the second of torch's two biases of each gate, which only add up, replaced by a constant 0."""
+    for name, bias in [*network.named_parameters()]:
+        if name.startswith("bias_hh"):
+            delattr(network, name)
+            network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
+    if isinstance(network, nn.LSTM):  # torch keeps its weights in a list, too
+        network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
+    return network
 
 
 def _take_positions(x: Tensor, order: Tensor) -> Tensor:
@@ -130,7 +214,7 @@ class SentenceEncoder(nn.Module):
             half.gather(1, place[:, :, None].expand(-1, -1, half.shape[2]))
             for half, place in ((forward, last), (backward, first))
         ]
-        sentences, _ = self.gru(torch.cat(ends, dim=2), missing)
+        sentences, *_ = self.gru(torch.cat(ends, dim=2), missing)
         number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
         positions = self.positions(number).expand(len(ids), -1, -1)
         return self.keys(torch.cat([sentences, positions], dim=2)), missing

@@ -1,9 +1,10 @@
 """The recurrent family (Nallapati et al. 2016; See et al. 2017): one model, its options and its presets.
 
-A bidirectional GRU reads the document, and a GRU with additive attention writes the summary. Every mechanism is a field
-of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
+A bidirectional GRU or LSTM reads the document, and one with additive attention writes the summary. Every mechanism is a
+field of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
 """
 
+import functools
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
@@ -13,30 +14,22 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel
 from omegaconf import II, OmegaConf
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
-from .common import (
-    CONTINUE_HELP,
-    SummarizationModel,
-    check_continuation,
-    check_one_dictionary,
-    check_words,
-    preset_dataclass,
-    register_presets,
-)
+from .common import CONTINUE_HELP, SummarizationModel, check_words, preset_dataclass, register_presets
+from .rnn_checks import FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder
+from .rnn_initial import begin_as_see_et_al, new_table
 
-FACTOR_DIM = 16
-"""Width of a factor's vectors where --source-factors gives none."""
-
-INITIAL_STD = 0.25
-"""Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
-model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/recurrent.md)."""
+CELLS = ("gru", "lstm")
+BRIDGES = ("tanh", "relu")
+QUERIES = ("before", "after")
+READOUTS = ("tanh", "linear")
 
 
 @dataclass
@@ -44,16 +37,47 @@ class RecurrentConfig(FairseqDataclass):
     """The options of the recurrent family; the defaults are those of the paper's Gigaword models."""
 
     encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors"})
-    encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's GRU"})
-    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder's GRU"})
+    encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's network"})
+    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder's network"})
     decoder_embed_dim: int = field(
-        default=II("model.encoder_embed_dim"), metadata={"help": "width of the summaries' word vectors and the readout"}
+        default=II("model.encoder_embed_dim"), metadata={"help": "width of the summaries' word vectors"}
     )
     decoder_hidden_size: int = field(
-        default=II("model.encoder_hidden_size"), metadata={"help": "width of the decoder's GRU"}
+        default=II("model.encoder_hidden_size"), metadata={"help": "width of the decoder's network"}
     )
     attention_dim: int = field(
         default=II("model.decoder_hidden_size"), metadata={"help": "width of the attention's hidden layer"}
+    )
+    readout_dim: int = field(
+        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, which the output layer reads"}
+    )
+    rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
+        default="gru", metadata={"help": "networks of encoder and decoder (lstm: See et al. 2017)"}
+    )
+    bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
+        default="tanh",
+        metadata={"help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017)"},
+    )
+    merge_input: bool = field(
+        default=False,
+        metadata={
+            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word's vector, "
+            "instead of both (See et al. 2017)"
+        },
+    )
+    attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
+        default="before",
+        metadata={
+            "help": "what attention asks with. before: the state before the step and the word before; after: the state "
+            "after the step, which has read the context of the step before (See et al. 2017)"
+        },
+    )
+    readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
+        default="tanh",
+        metadata={
+            "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
+            "context] + b (See et al. 2017)"
+        },
     )
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors, encoder states and readout"})
     encoder_embed_path: Optional[str] = field(
@@ -65,6 +89,17 @@ class RecurrentConfig(FairseqDataclass):
     )
     share_all_embeddings: bool = field(
         default=False, metadata={"help": "one table for documents' and summaries' word vectors and the output layer"}
+    )
+    share_input_embeddings: bool = field(
+        default=False,
+        metadata={"help": "one table for documents' and summaries' word vectors, but not for the output layer"},
+    )
+    paper_init: bool = field(
+        default=False,
+        metadata={
+            "help": "begin with weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
+            "other matrices by Glorot's rule (docs/recurrent.md)"
+        },
     )
     large_vocabulary_trick: int = field(
         default=0,
@@ -104,6 +139,22 @@ _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}  # 55 in all, as in the paper
 
+# See et al. 2017, section 5: width 256, vectors of 128; the rest as in their code
+_SEE: Dict[str, Any] = {
+    "encoder_embed_dim": 128,
+    "encoder_hidden_size": 256,
+    "attention_dim": 512,
+    "readout_dim": 256,
+    "rnn_cell": "lstm",
+    "bridge": "relu",
+    "merge_input": True,
+    "attention_query": "after",
+    "readout": "linear",
+    "share_input_embeddings": True,
+    "paper_init": True,
+    "pointer": "soft",
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     "gru_seq2seq": {},
     "words_lvt2k": _LVT2K,
@@ -112,7 +163,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "feats_lvt2k": _FEATURES,
     "feats_lvt2k_ptr": {**_FEATURES, "pointer": "switch"},
     "words_lvt2k_temp_att": {**_CNN, "temporal_attention": True},
-    # See et al. 2017, section 5: width 256, vectors of 128 shared by both sides
+    "pointer_generator": _SEE,
+    "pointer_generator_coverage": {**_SEE, "coverage": True},
+    # their sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -131,84 +184,6 @@ def preset_config(name: str, **changes: Any) -> type:
     return preset_dataclass(name, options, changes, __name__)
 
 
-def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
-    """Width of each factor to read, by its name.
-
-    Args:
-        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
-
-    Raises:
-        ValueError: the list is malformed, or the data lacks a factor.
-    """
-    text = str(value).strip()
-    if text == "none":
-        return {}
-    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
-    if taken:
-        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
-    has = ", ".join(available) if available else "no factors.json, so no factor at all"
-    if text == "all":
-        if not available:
-            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
-        return dict.fromkeys(available, FACTOR_DIM)
-    widths: Dict[str, int] = {}
-    for part in text.split(","):
-        name, colon, width = (piece.strip() for piece in part.partition(":"))
-        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
-            raise ValueError(
-                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
-            )
-        if name not in available:
-            raise ValueError(
-                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
-                "Make the data with etads-prepare --factors, or choose another architecture"
-            )
-        widths[name] = int(width) if colon else FACTOR_DIM
-    return widths
-
-
-def _check(cfg: RecurrentConfig, task: Any) -> None:
-    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
-    for option in ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim"):
-        _at_least(cfg, option, 1)
-    for option in ("decoder_hidden_size", "attention_dim"):
-        _at_least(cfg, option, 1)
-    _at_least(cfg, "large_vocabulary_trick", 0)
-    if not 0 <= cfg.dropout < 1:
-        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
-    if str(cfg.pointer) != "none":
-        check_one_dictionary(f"--pointer {cfg.pointer}", task)
-    check_continuation(cfg)
-    if cfg.share_all_embeddings:
-        check_one_dictionary("--share-all-embeddings", task)
-        if cfg.decoder_embed_dim != cfg.encoder_embed_dim:
-            raise ValueError(
-                f"--share-all-embeddings needs one width; --encoder-embed-dim is {cfg.encoder_embed_dim} and "
-                f"--decoder-embed-dim {cfg.decoder_embed_dim}"
-            )
-        if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
-            raise ValueError("--share-all-embeddings has one table: give --encoder-embed-path alone")
-    words = task.source_dictionary
-    if cfg.hierarchical_attention and words.index(SENTENCE_MARK) == words.unk():
-        raise ValueError(
-            f'--hierarchical-attention: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; '
-            "make the data from documents that mark their sentences so"
-        )
-
-
-def _at_least(cfg: RecurrentConfig, option: str, least: int) -> None:
-    if getattr(cfg, option) < least:
-        raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose {least} or more")
-
-
-def _table(dictionary: Dictionary, width: int) -> nn.Embedding:
-    """New word vectors; that of padding is 0."""
-    table = nn.Embedding(len(dictionary), width, dictionary.pad())
-    nn.init.normal_(table.weight, std=INITIAL_STD)
-    nn.init.zeros_(table.weight[dictionary.pad()])
-    return table
-
-
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
     """Each known source word's id in the summaries' dictionary, or 0; None if both sides share one dictionary."""
     if source == target:
@@ -217,7 +192,7 @@ def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
 
 
 class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
-    """GRU encoder-decoder with the papers' mechanisms as options.
+    """Recurrent encoder-decoder with the papers' mechanisms as options.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`RecurrentConfig` for the options.
     """
@@ -234,19 +209,21 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
             options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         config: Any = Namespace(**options)
-        _check(config, task)
+        check_options(config, task)
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
-        factors = {name: _table(task.factor_dictionaries[name], width) for name, width in widths.items()}
+        table = functools.partial(new_table, tiny=config.paper_init)
+        factors = {name: table(task.factor_dictionaries[name], width) for name, width in widths.items()}
 
-        words = _table(source, config.encoder_embed_dim)
-        summary_words = words if config.share_all_embeddings else _table(target, config.decoder_embed_dim)
+        words = table(source, config.encoder_embed_dim)
+        one_table = config.share_all_embeddings or config.share_input_embeddings
+        summary_words = words if one_table else table(target, config.decoder_embed_dim)
         if not task.is_loading:  # a checkpoint has vectors of its own
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
-        output: Any = summary_words.weight if tied else _table(target, config.decoder_embed_dim).weight
+        output: Any = summary_words.weight if tied else table(target, config.readout_dim).weight
 
         mark = task.source_dictionary.index(SENTENCE_MARK) if config.hierarchical_attention else None
         embed = VocabularyEmbedding(words, source.unk())
@@ -254,6 +231,8 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
         decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target))
         model = cls(encoder, decoder)
+        if config.paper_init:
+            begin_as_see_et_al(model)
         model.mark_tables()
         return model
 

@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a GRU with additive attention and the papers' mechanisms as options."""
+"""The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
 
 import math
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
@@ -12,7 +12,7 @@ from ..attention import at_least_float32, hierarchical_log_attention, log_attent
 from ..layers.additive import AdditiveAttention, SharedKeys, SharedStates
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
-from ..layers.recurrent import OutputLayer
+from ..layers.recurrent import OutputLayer, with_one_bias
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
@@ -23,14 +23,39 @@ class DecoderState(NamedTuple):
 
     Attributes:
         hidden: h (N, H).
+        cell: c of an LSTM (N, H); None of a GRU.
+        context: what the step before has read (N, M); None where attention comes before the cell.
         spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
             attention.
         covered: the sum of attention so far (N, S); None without coverage.
     """
 
     hidden: Tensor
+    cell: Optional[Tensor] = None
+    context: Optional[Tensor] = None
     spent: Optional[Tensor] = None
     covered: Optional[Tensor] = None
+
+    @property
+    def query(self) -> Tensor:
+        """What attention asks with: h, of an LSTM [c; h] (N, H or 2H)."""
+        return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
+
+
+class StepOutputs(NamedTuple):
+    """What all steps have computed.
+
+    Attributes:
+        hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
+        inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
+        contexts: (N, T, M). log_weights: log of the attention (N, T, S).
+    """
+
+    hidden: Tensor
+    cells: Optional[Tensor]
+    inputs: Tensor
+    contexts: Tensor
+    log_weights: Tensor
 
 
 class EncodedDocuments(NamedTuple):
@@ -68,10 +93,13 @@ class EncodedDocuments(NamedTuple):
 
 
 class RecurrentDecoder(FairseqIncrementalDecoder):
-    """A GRU that attends to the document before each step.
+    """A GRU or LSTM that attends to the document in each step.
 
     With E the vector of the word before, c_t comes from attention by h_{t-1} and E, h_t = GRU([E; c_t], h_{t-1}), and
-    tanh(W [h_t; E; c_t]), the readout, goes into the output layer.
+    tanh(W [h_t; E; c_t]), the readout, goes into the output layer (Nallapati et al. 2016). Options make it that of See
+    et al. 2017: ``--rnn-cell lstm``; attention that asks with the state after the step, so that the cell reads
+    [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b in the place of E
+    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``).
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
@@ -96,20 +124,27 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
-        self.attention = AdditiveAttention(hidden, word, cfg.attention_dim)
+        is_lstm = str(cfg.rnn_cell) == "lstm"
+        self.attends_after = str(cfg.attention_query) == "after"
+        state = 2 * hidden if is_lstm else hidden
+        asking = (state, 0 if self.attends_after else word, cfg.attention_dim)
+        self.attention = AdditiveAttention(*asking)
         self.sentence_attention: Optional[AdditiveAttention] = None
         if cfg.hierarchical_attention:
-            self.sentence_attention = AdditiveAttention(hidden, word, cfg.attention_dim)
+            self.sentence_attention = AdditiveAttention(*asking)
         self.temporal = bool(cfg.temporal_attention)
         self.coverage_weight: Optional[nn.Parameter] = None
         if cfg.coverage:
             self.coverage_weight = nn.Parameter(torch.empty(cfg.attention_dim).uniform_(-0.1, 0.1))
-        self.cell = nn.GRUCell(word + context, hidden)
-        features = hidden + word + context
-        self.readout = nn.Linear(features, output.shape[1])
+        self.merge = nn.Linear(word + context, word) if cfg.merge_input else None
+        read = word if cfg.merge_input else word + context
+        self.cell = with_one_bias(nn.LSTMCell(read, hidden)) if is_lstm else nn.GRUCell(read, hidden)
+        self.is_linear_readout = str(cfg.readout) == "linear"
+        self.readout = nn.Linear(hidden + context + (0 if self.is_linear_readout else word), output.shape[1])
         self.output_projection = OutputLayer(output, len(dictionary))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
+            features = state + word + context
             self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
@@ -155,25 +190,28 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
         words = self.dropout(self.embed_tokens(steps))  # (N, T, E)
         real = steps.ne(self.dictionary.pad())
-        features, log_weights = self._run_steps(words, real, encoder_out, incremental_state)
-        extra: Dict[str, Any] = {"attn": [log_weights.exp()]}
-        readouts = self.dropout(torch.tanh(self.readout(features)))  # (N, T, E)
+        outputs = self._run_steps(words, real, encoder_out, incremental_state)
+        extra: Dict[str, Any] = {"attn": [outputs.log_weights.exp()]}
+        readouts = self.dropout(self._read_out(outputs))  # (N, T, R)
         if features_only:
             return readouts, extra
         history = None
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
-        return self._logits(readouts, features, log_weights, history, extra, encoder_out, incremental_state)
+        return self._logits(readouts, outputs, history, extra, encoder_out, incremental_state)
+
+    def _read_out(self, outputs: StepOutputs) -> Tensor:
+        """What goes into the output layer (N, T, R)."""
+        if self.is_linear_readout:
+            readouts: Tensor = self.readout(torch.cat([outputs.hidden, outputs.contexts], dim=2))
+            return readouts
+        return torch.tanh(self.readout(torch.cat([outputs.hidden, outputs.inputs, outputs.contexts], dim=2)))
 
     def _run_steps(
         self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any], incremental_state: Optional[Any]
-    ) -> Tuple[Tensor, Tensor]:
-        """Run the GRU over the words before (N, T, E), of which ``real`` (N, T) are not padding.
-
-        Returns:
-            features [h; E; c] (N, T, H + E + M), and the logarithm of the attention (N, T, S).
-        """
+    ) -> StepOutputs:
+        """Run the cell over the words before (N, T, E), of which ``real`` (N, T) are not padding."""
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
         left_padded = not bool(
@@ -181,58 +219,97 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )  # behind a summary's end nothing is used, so the right side needs no care
         documents = EncodedDocuments.of(encoder_out, rows)
         # unbound once: the gradient of indexing would be a tensor of all steps for each of them
-        steps, queries = words.unbind(1), self.attention.from_word(words).unbind(1)
-        sentence_queries: Sequence[Optional[Tensor]] = [None] * len(steps)
-        if self.sentence_attention is not None:
-            sentence_queries = self.sentence_attention.from_word(words).unbind(1)
-        hiddens, contexts, log_weights = [], [], []
+        steps = words.unbind(1)
+        queries = self._word_queries(self.attention, words)
+        sentence_queries = self._word_queries(self.sentence_attention, words)
+        hiddens, cells, inputs, contexts, log_weights = [], [], [], [], []
         for t, word in enumerate(steps):
             before = state
+            if state.context is not None:
+                state, step_input = self._step(state, word, state.context)
             log_weight, state = self._attend(state, queries[t], sentence_queries[t], documents)
             count, length, _ = documents.states.states.shape
             context = documents.states.read(log_weight.exp().view(count, -1, length)).view(rows, -1)  # (N, M)
-            state = state._replace(hidden=self.cell(torch.cat([word, context], dim=1), state.hidden))
+            if state.context is not None:
+                state = state._replace(context=context)
+            else:
+                state, step_input = self._step(state, word, context)
             if left_padded:  # padding leaves the state as it was
                 kept = (_select_rows(real[:, t], *pair) for pair in zip(state, before))
                 state = DecoderState(*kept)  # type: ignore[arg-type]
             hiddens.append(state.hidden)
+            cells.append(state.cell)
+            inputs.append(step_input)
             contexts.append(context)
             log_weights.append(log_weight)
         if incremental_state is not None:
             saved = {name: value for name, value in state._asdict().items() if value is not None}
             self.set_incremental_state(incremental_state, "state", saved)
-        features = torch.cat([torch.stack(hiddens, 1), words, torch.stack(contexts, 1)], dim=2)
-        return features, torch.stack(log_weights, 1)
+        return StepOutputs(
+            torch.stack(hiddens, 1),
+            None if state.cell is None else torch.stack(cells, 1),  # type: ignore[arg-type]
+            words if self.merge is None else torch.stack(inputs, 1),
+            torch.stack(contexts, 1),
+            torch.stack(log_weights, 1),
+        )
+
+    @staticmethod
+    def _word_queries(attention: Optional[AdditiveAttention], words: Tensor) -> Sequence[Optional[Tensor]]:
+        """What the words before (N, T, E) contribute to the queries, (N, A) for each step, or None for each."""
+        if attention is None or attention.from_word is None:
+            return [None] * words.shape[1]
+        return attention.from_word(words).unbind(1)
+
+    def _step(self, state: DecoderState, word: Tensor, context: Tensor) -> Tuple[DecoderState, Tensor]:
+        """One step of the cell, which reads a word's vector (N, E) and a context (N, M).
+
+        Returns:
+            the new state, and what stands for the word from now on: its vector or, merged with the context, x (N, E).
+        """
+        read = torch.cat([word, context], dim=1)
+        if self.merge is not None:
+            read = word = self.merge(read)
+        if state.cell is None:
+            return state._replace(hidden=self.cell(read, state.hidden)), word
+        hidden, cell = self.cell(read, (state.hidden, state.cell))
+        return state._replace(hidden=hidden, cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
         """The state that the steps go on from: the cached one, or the encoder's for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
-        hidden = encoder_out["first_state"][0].repeat_interleave(rows // _documents(encoder_out), dim=0)
-        length = encoder_out["encoder_out"][0].shape[1]
+        beams = rows // _documents(encoder_out)
+        hidden = encoder_out["first_state"][0].repeat_interleave(beams, dim=0)
+        cell = encoder_out["first_cell"][0].repeat_interleave(beams, dim=0) if "first_cell" in encoder_out else None
+        _, length, width = encoder_out["encoder_out"][0].shape
+        context = encoder_out["encoder_out"][0].new_zeros(rows, width) if self.attends_after else None
         zeros = at_least_float32(hidden).new_zeros(rows, length)
         spent = torch.full_like(zeros, -math.inf) if self.temporal else None
-        return DecoderState(hidden, spent, None if self.coverage_weight is None else zeros)
+        return DecoderState(hidden, cell, context, spent, None if self.coverage_weight is None else zeros)
 
     def _attend(
-        self, state: DecoderState, word_query: Tensor, sentence_query: Optional[Tensor], documents: EncodedDocuments
+        self,
+        state: DecoderState,
+        word_query: Optional[Tensor],
+        sentence_query: Optional[Tensor],
+        documents: EncodedDocuments,
     ) -> Tuple[Tensor, DecoderState]:
         """Attend to the documents once.
 
         Args:
-            word_query, sentence_query: what the word before contributes to the queries (N, A).
+            word_query, sentence_query: what the word before contributes to the queries (N, A), or None.
 
         Returns:
             log of the attention (N, S), and the state with this step's attention in ``spent`` and ``covered``.
         """
-        scores = self.attention(state.hidden, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
+        scores = self.attention(state.query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
         if state.spent is not None:
             scores, spent = temporal_step(scores, state.spent)
             state = state._replace(spent=spent)
         log_weight = log_attention(scores[:, None], documents.padding)  # (N, 1, S)
         if self.sentence_attention is not None and documents.sentence_ids is not None:
-            of_sentences = self.sentence_attention(state.hidden, sentence_query, documents.sentence_keys)  # (N, L)
+            of_sentences = self.sentence_attention(state.query, sentence_query, documents.sentence_keys)  # (N, L)
             log_sentence = log_attention(of_sentences[:, None], documents.sentence_padding)
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
         log_weight = log_weight[:, 0]
@@ -243,14 +320,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def _logits(
         self,
         readouts: Tensor,
-        features: Tensor,
-        log_weights: Tensor,
+        outputs: StepOutputs,
         history: Optional[CopyHistory],
         extra: Dict[str, Any],
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits (N, T, C) of readouts (N, T, E); adds "vocabulary" and "pointer" to the extras."""
+        """Logits (N, T, C) of readouts (N, T, R); adds "vocabulary" and "pointer" to the extras."""
         # in search the vocabulary and its rows are kept from step to step; in training each call's rows have a gradient
         cache = encoder_out if incremental_state is not None else {}
         if "vocabulary" not in cache:
@@ -264,7 +340,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
             assert vocabulary.slots is not None
-            extra["pointer"] = self.pointer(features, log_weights, vocabulary.slots, history)
+            states = [part for part in outputs[:-1] if part is not None]
+            features = torch.cat(states, dim=2)  # [h; c of an LSTM; the word's vector or x; the context]
+            extra["pointer"] = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
         return logits, extra
 
     def get_normalized_probs(

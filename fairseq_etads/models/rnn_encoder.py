@@ -1,4 +1,4 @@
-"""The encoder of the recurrent family: words and their factors, a bidirectional GRU, and one over sentences."""
+"""The encoder of the recurrent family: words and their factors, a bidirectional network, and one over sentences."""
 
 from typing import Any, Dict, List, Optional
 
@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..layers.recurrent import BidirectionalGRU, SentenceEncoder, sentence_ids
+from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, sentence_ids
 from ..vocabulary.output import OutputVocabulary
 
 MAX_POSITIONS = 100_000
@@ -15,7 +15,10 @@ MAX_POSITIONS = 100_000
 
 
 class RecurrentEncoder(FairseqEncoder):
-    """A bidirectional GRU over words, with or without source factors and sentences.
+    """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
+
+    The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
+    has another one for its memory cells (See et al. 2017).
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
@@ -38,10 +41,15 @@ class RecurrentEncoder(FairseqEncoder):
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         width = embed_tokens.embedding_dim + sum(table.embedding_dim for table in factors.values())
         states = 2 * cfg.encoder_hidden_size
-        self.gru = BidirectionalGRU(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
+        self.rnn_cell = str(cfg.rnn_cell)
+        network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
+        # "gru" or "lstm" in the names of its weights, too
+        self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
         # computed once, for the attention of all steps
         self.keys = nn.Linear(states, cfg.attention_dim, bias=False)
+        self.bridge = {"tanh": torch.tanh, "relu": torch.relu}[str(cfg.bridge)]
         self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
+        self.first_cell = nn.Linear(states, cfg.decoder_hidden_size) if self.rnn_cell == "lstm" else None
         self.sentence_mark = sentence_mark
         self.sentences: Optional[SentenceEncoder] = None
         if sentence_mark is not None:
@@ -57,19 +65,23 @@ class RecurrentEncoder(FairseqEncoder):
 
         Returns:
             lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
-            "encoder_padding_mask" (B, S), "first_state" (B, H_dec), "src_tokens"; with sentences also "sentence_ids"
-            (B, S), "sentence_keys" (B, N, A) and "sentence_padding_mask" (B, N).
+            "encoder_padding_mask" (B, S), "first_state" (B, H_dec), "src_tokens"; of an LSTM also "first_cell"
+            (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A) and "sentence_padding_mask"
+            (B, N).
         """
         padding = src_tokens.eq(self.padding_idx)
-        states, last = self.gru(self.dropout(self._embed(src_tokens, factors)), padding)
+        network = getattr(self, self.rnn_cell)
+        states, last, last_cells = network(self.dropout(self._embed(src_tokens, factors)), padding)
         states = self.dropout(states)
         out: Dict[str, List[Tensor]] = {
             "encoder_out": [states],
             "keys": [self.keys(states)],
             "encoder_padding_mask": [padding],
-            "first_state": [torch.tanh(self.first_state(last))],
+            "first_state": [self.bridge(self.first_state(last))],
             "src_tokens": [src_tokens],
         }
+        if self.first_cell is not None:
+            out["first_cell"] = [self.bridge(self.first_cell(last_cells))]
         if self.sentences is not None and self.sentence_mark is not None:
             ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
             keys, missing = self.sentences(states, ids, padding)

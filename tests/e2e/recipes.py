@@ -25,7 +25,7 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 RECIPES = ROOT / "scripts" / "reproduce"
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
-SIZES["60000"] = "20"
+SIZES |= {"60000": "20", "49996": "36"}
 """The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail.
 With the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
 TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2"]
@@ -189,6 +189,10 @@ class Run:
     def option(self, name: str, part: str = "model") -> Any:
         """An option with which the model was built ("model"), or the task ("task"), or trained."""
         return self._checkpoint["cfg"][part][name]
+
+    def sums_of_squares(self) -> List[torch.Tensor]:
+        """Adagrad's accumulators, one for each parameter."""
+        return [state["sum"] for state in self._checkpoint["last_optimizer_state"]["state"].values()]
 
     def layers(self, name: str) -> Set[int]:
         """Which layers, counted from 1, have a parameter whose name has this part."""

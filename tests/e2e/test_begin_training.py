@@ -52,3 +52,39 @@ checkpoint: {{save_dir: {first}, no_epoch_checkpoints: true}}
     (first / "checkpoint_last.pt").unlink()  # no longer needed when the run resumes
     log = run_command([*command, "--max-update", "2"], cwd=tmp_path).stdout
     assert "parameters (" not in log and weights(second)["optimizer_history"][-1]["num_updates"] == 2
+
+
+def test_stages_go_on_as_if_unbroken_and_coverage_begins_its_optimiser_anew(corpus, tmp_path):
+    """See et al. 2017: Adagrad's sums go on with the next stage; with coverage they begin at 0.1 again."""
+
+    def train(name, arch, updates, *options):
+        sizes = {**SIZES, "readout_dim": 12}
+        command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", arch, "--no-paper-init", "--cpu"]
+        command += [f"--{option.replace('_', '-')}={value}" for option, value in sizes.items()]
+        command += ["--criterion", "summarization_nll", "--length-normalised", "--no-end-if-cut", "--batch-size", "8"]
+        command += ["--optimizer", "lazy_adagrad", "--lr", "0.15", "--initial-accumulator", "0.1", "--clip-norm", "2"]
+        command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0", "--sort-within", "10"]
+        command += ["--truncate-target", "2", "--max-update", str(updates), "--save-dir", str(tmp_path / name)]
+        log = run_command([*command, *options], cwd=tmp_path).stdout
+        state = weights(tmp_path / name)
+        sums = [value["sum"] for value in state["last_optimizer_state"]["state"].values()]
+        return log, state["model"], sums, state["task_state"]
+
+    shorter, first = ("--truncate-source", "5"), str(tmp_path / "first" / "checkpoint_last.pt")
+    _, whole, whole_sums, _ = train("whole", "pointer_generator", 4, *shorter)
+    _, _, sums, task = train("first", "pointer_generator", 2, *shorter)
+    log, model, resumed_sums, _ = train("second", "pointer_generator", 4, *shorter, "--continue-once", first)
+    assert "@ 2 updates" in log and task["no_end_if_cut"]
+    torch.testing.assert_close(model, whole, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(resumed_sums, whole_sums, rtol=1e-4, atol=1e-6)
+
+    log, model, sums_anew, _ = train(
+        "coverage", "pointer_generator_coverage", 1, *shorter, "--init-from", first, "--coverage-loss", "1"
+    )
+    report = re.search(r"--init-from \S+: loaded ([\d,]+) of ([\d,]+) parameters .*", log)
+    loaded, total = (int(number.replace(",", "")) for number in report.groups())
+    assert total - loaded == SIZES["attention_dim"]
+    assert report[0].endswith("new, because the checkpoint does not have them: decoder.coverage_weight")
+    assert model.keys() - whole.keys() == {"decoder.coverage_weight"}
+    assert (sums_anew[0] < sums[0] - 1e-7).any(), "the words' vectors, of which these are: they have gone on"
+    assert min(x.min() for x in sums_anew) >= 0.1 - 1e-6

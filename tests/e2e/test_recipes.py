@@ -13,6 +13,7 @@ from recipes import (
     STEPS,
     TRANSFORMER,
     Recipe,
+    Run,
     Workshop,
     check_any_row,
     cnndm,
@@ -134,6 +135,31 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
     return check
 
 
+def see(coverage):
+    """See et al.'s decoder, lengths that grow, and coverage that is added to a model trained without it."""
+
+    def check(run):
+        recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
+        assert str(run.option("rnn_cell")) == "lstm" and str(run.option("attention_query")) == "after"
+        assert all(f"--truncate-{side} {n} " in finished(run.folder) for side, n in (("source", 60), ("target", 30)))
+        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
+        log, sums = (run.folder / "train.log").read_text(encoding="utf-8"), run.sums_of_squares()
+        if coverage:
+            assert "new, because the checkpoint does not have them: decoder.coverage_weight" in log
+            return
+        first = run.folder / "stages" / "1"
+        assert "--truncate-source 50 --truncate-target 8" in finished(first)
+        assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the first stage"
+        before = Run(first, run.prepared, "", "").sums_of_squares()
+        assert all((now >= then).all() for now, then in zip(sums, before)) and min(x.min() for x in sums) >= 0.1 - 1e-6
+
+    return check
+
+
+def finished(folder):
+    return (folder / "finished.txt").read_text(encoding="utf-8")
+
+
 def on_duc(check_row):
     """A row that is scored on DUC-2004, too: exactly 30 words, four references at 75 bytes."""
 
@@ -239,6 +265,14 @@ RECIPES_AND_ROWS = [
         },
         given=("--pg-data", "nallapati_cnndm/data/cnndm50k", "--cpu"), more=tuple(RECURRENT),
         more_of={"pg_coverage": ("--coverage-loss-start", "0")}, scores=("../analysis.json",),
+    ),
+    Recipe(
+        "see2017_cnndm", cnndm, {"pointer_generator": see(False), "pointer_generator_coverage": see(True)},
+        given=(
+            *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
+            *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
+        ),
+        more=tuple(RECURRENT[:-2]),
     ),
     Recipe(
         "debian_etads", debian,

@@ -19,6 +19,11 @@ MECHANISMS = {
     "large_vocabulary_trick": 25,
     **RECURRENT,
 }
+SEE = {
+    **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},
+    **{"share_input_embeddings": True, "encoder_layers": 2},
+}
+"""What makes the decoder that of See et al. 2017; the encoder's LSTMs are cuDNN's, with one bias of two."""
 
 
 def log_probs(model, device, left=False):
@@ -28,17 +33,19 @@ def log_probs(model, device, left=False):
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_it_equals_the_cpu(left):
-    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **MECHANISMS)
+@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
+def test_it_equals_the_cpu(left, more):
+    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **{**MECHANISMS, **more})
     expected = log_probs(model, "cpu", left).exp()
     torch.testing.assert_close(log_probs(model.cuda(), "cuda", left).exp().cpu(), expected, rtol=1e-3, atol=1e-5)
 
 
-def test_lazy_steps_equal_the_cpus():
+@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
+def test_lazy_steps_equal_the_cpus(more):
     options = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
     models = []
     for device in ("cpu", "cuda"):
-        model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **MECHANISMS).to(device).train()
+        model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **{**MECHANISMS, **more}).to(device).train()
         optimizer = LazyAdadelta(options, list(model.parameters()))
         for _ in range(3):
             optimizer.zero_grad()

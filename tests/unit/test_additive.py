@@ -221,7 +221,7 @@ def test_both_ways_of_running_a_gru_agree(layers, left):
     results = []
     for run in (gru._run_packed, gru._run_directions):
         gru._run_directions = run  # what a CPU takes
-        states, last = gru(x, padding)
+        states, last, _ = gru(x, padding)
         assert (states[padding] == 0).all()
         loss = (states * random(3, 6, 8, seed=3)).sum() + (last * random(3, 8, seed=4)).sum()
         results.append((states, last, *torch.autograd.grad(loss, [x, *gru.parameters()])))

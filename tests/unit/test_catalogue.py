@@ -80,7 +80,8 @@ def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys)
     counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
     assert {arch for arch, count in counts.items() if count == "one dictionary"} == {
         *("etads", "etads_basic", "etads_focus", "etads_saliency", "aggregation_transformer"),
-        *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage"),
+        *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage", "pointer_generator"),
+        "pointer_generator_coverage",
     }
     assert counts["gated_es_transformer"] == f"{302 * 256 + ES_LAYERS + GATE:,}"
 

@@ -20,6 +20,8 @@ CRITERION_CASES = [
     ({"pointer": "soft"}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
     ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop leaves out of some updates"),
     ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
+    ({}, {"length_normalised": True}, None),
+    ({}, {"length_normalised": True, "sentence_avg": True}, "--sentence-avg has no effect with --length-normalised"),
     ({}, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
     ({"decoder_layerdrop": 0.2, "pointer": "soft"}, {"coverage_loss": 1.0}, None),
 ]

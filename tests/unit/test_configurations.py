@@ -77,6 +77,14 @@ def test_trainings_are_those_of_the_recipes():
     )
     assert coverage.optimizer._name == "lazy_adagrad" and "adadelta_rho" not in coverage.optimizer
     assert coverage.criterion.coverage_loss_start == 230000 < coverage.optimization.max_update
+    first, second = (composed(CONFIGS / f"{arch}.yaml") for arch in ("pointer_generator", "pointer_generator_coverage"))
+    for cfg in (first, second):
+        assert cfg.task.no_end_if_cut and cfg.criterion.length_normalised and cfg.dataset.batch_size == 16
+        assert cfg.optimizer.initial_accumulator == 0.1 and list(cfg.optimization.lr) == [0.15]
+    assert (first.criterion.coverage_loss, first.optimization.max_update) == (0, 230000)
+    assert (second.criterion.coverage_loss, second.optimization.max_update) == (1, 3000)
+    text = (CONFIGS / "pointer_generator_coverage.yaml").read_text()
+    assert "# It begins with a trained pointer_generator: task.init_from=" in text
 
 
 def test_one_architecture_and_all_exclude_one_another(tmp_path, capsys):

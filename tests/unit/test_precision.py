@@ -173,6 +173,9 @@ MODELS = {
     "etads soft": ("etads", {"pointer": "soft"}),
     "etads switch": ("etads", {"pointer": "switch", "aggregation": "add", "encoder_gate": True}),
     "pg_coverage": ("pg_coverage", RECURRENT),
+    "pointer_generator": (
+        "pointer_generator_coverage", {**RECURRENT, "readout_dim": 12, "paper_init": False, "encoder_layers": 2},
+    ),
     "everything": ("words_lvt2k_temp_att", {
         "pointer": "switch", "coverage": True, "hierarchical_attention": True, "large_vocabulary_trick": 25,
         **RECURRENT,

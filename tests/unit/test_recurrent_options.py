@@ -7,7 +7,9 @@ import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from recurrent import FACTORS, recurrent, recurrent_task
 
-from fairseq_etads.models.rnn import INITIAL_STD, PRESETS, RecurrentConfig, parse_factors, preset_config
+from fairseq_etads.models.rnn import PRESETS, RecurrentConfig, preset_config
+from fairseq_etads.models.rnn_checks import parse_factors
+from fairseq_etads.models.rnn_initial import INITIAL_STD
 
 
 def test_presets_have_the_papers_sizes():
@@ -18,6 +20,8 @@ def test_presets_have_the_papers_sizes():
         assert all(option.name == "_name" or option.metadata["help"] for option in fields(config))
     assert sizes["words_lvt2k"] == (200, 400, 2000) and sizes["words_lvt5k"] == (200, 400, 5000)
     assert sizes["words_lvt2k_temp_att"] == (100, 200, 2000) and sizes["pg_coverage"] == (128, 256, 0)
+    for name in ("pointer_generator", "pointer_generator_coverage"):  # with --pointer none their size is the paper's
+        assert sizes[name] == (128, 256, 0) and PRESETS[name]["pointer"] == "soft"
     assert sizes["gru_seq2seq"] == (200, 400, 0)
     assert sum(parse_factors(PRESETS["feats_lvt2k"]["source_factors"], dict.fromkeys(FACTORS)).values()) == 55
     assert RecurrentConfig().pointer == "none"

@@ -74,6 +74,7 @@ def by_fairseq(run, texts, **decoding):
         {"pointer": "switch", "target_words": 30, "pointer_continue": True},
         {"arch": "etads_basic"},
         {"arch": "pg_coverage"},
+        {"arch": "pointer_generator_coverage", "paper_init": False},
         {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
     ],
     ids=lambda run: "-".join(map(str, run.values())),
@@ -87,7 +88,8 @@ def test_summaries_are_those_of_the_run(run, tmp_path):
     assert tokens(found) == want
     want = by_fairseq(tmp_path / "run", texts, beam=2, max_len_b=5, lenpen=0.5)
     assert tokens(summarizer.summarize(texts, beam=2, max_len=5, lenpen=0.5, no_repeat_ngram_size=0)) == want
-    assert bool(run.get("pointer") or run.get("arch") == "pg_coverage") == any(summary.copied for summary in found)
+    copies = "pointer" in run or run["arch"] in ("pg_coverage", "pointer_generator_coverage")
+    assert copies == any(summary.copied for summary in found)
 
 
 def test_a_text_gives_a_summary_and_several_a_list(summarizer):

@@ -46,6 +46,31 @@ def test_truncate(text, kept):
     assert truncate(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
 
 
+def test_a_summary_that_is_cut_may_stay_without_an_end():
+    """Its last target is its last word; one that fits keeps its end. The decoder reads the same as ever."""
+    summaries, (cut, plain) = [[7, 8, 9, 10], [8, 9, 7], []], ({"ends_if_cut": False}, {})
+    dataset, as_ever = (make_dataset([[4] * 9, [5], [6]], summaries, **options) for options in (cut, plain))
+    assert [item["target"].tolist() for item in dataset] == [[7, 8, 9], [8, 9, 7, EOS], [EOS]]
+    assert dataset.tgt_sizes.tolist() == [3, 4, 1] and dataset[0]["source"].tolist() == [4] * 5 + [EOS]
+    batch, full = (data.collater([data[number] for number in range(3)]) for data in (dataset, as_ever))
+    row = batch["id"].tolist().index(0)
+    assert batch["target"][row].tolist() == [7, 8, 9, PAD] and full["target"][row].tolist() == [7, 8, 9, EOS]
+    assert batch["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, PAD]
+    assert full["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, 9]
+    assert batch["ntokens"] == full["ntokens"] - 1
+
+
+def test_a_checkpoint_remembers_that_summaries_were_cut_without_an_end():
+    trained, task = make_task(no_end_if_cut=True), make_task()
+    assert not task.no_end_if_cut
+    task.load_state_dict(trained.state_dict())
+    assert task.no_end_if_cut
+    older = {name: value for name, value in trained.state_dict().items() if name != "no_end_if_cut"}
+    task = make_task()
+    task.load_state_dict(older)
+    assert not task.no_end_if_cut
+
+
 def test_both_sides_are_truncated_and_the_sizes_agree():
     dataset = make_dataset([[4] * 9, [5] * 5, [6]], [[7] * 4, [8] * 3, []])
     for index in range(3):
@@ -216,7 +241,7 @@ def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, ta
         assert ("cannot be copied" in caplog.text) == (outcome == "warned")
 
 
-def load_unknown(directory, documents, pointer="soft"):
+def load_unknown(directory, documents, pointer="soft", **options):
     """The split "train" of these documents (ids without the end symbol) for a model with that pointer."""
     for side in ("source", "target"):
         prefix = str(directory / f"train.source-target.{side}")
@@ -224,10 +249,18 @@ def load_unknown(directory, documents, pointer="soft"):
         for document in documents:
             builder.add_item(torch.IntTensor([*document, EOS]))
         builder.finalize(f"{prefix}.idx")
-    task = make_task(data=str(directory), source_lang="source", target_lang="target", batch_size=None)
+    task = make_task(data=str(directory), source_lang="source", target_lang="target", batch_size=None, **options)
     task.build_model(model_config("etads", pointer=pointer, **SMALL))
     task.load_dataset("train")
     return task
+
+
+@pytest.mark.parametrize("option,ends", [({}, True), ({"no_end_if_cut": True}, False)], ids=str)
+def test_the_splits_of_data_end_where_they_are_cut_or_not(option, ends, tmp_path):
+    task = load_unknown(tmp_path, [[5, 6, 7, 8], [5]], pointer="none", truncate_target=2, truncate_source=3, **option)
+    items = [task.datasets["train"][number] for number in range(2)]
+    assert [item["target"].tolist() for item in items] == [[5, 6, EOS] if ends else [5, 6], [5, EOS]]
+    assert items[0]["source"].tolist() == [5, 6, 7, EOS]
 
 
 @pytest.mark.parametrize("unknown,refused", [(2, False), (3, True)])

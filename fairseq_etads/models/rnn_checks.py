@@ -1,0 +1,103 @@
+"""What the recurrent family's options must fulfil: alone, with one another, and with the data."""
+
+from typing import Any, Dict
+
+from fairseq.data import Dictionary
+from torch import nn
+
+from ..text.words import SENTENCE_MARK
+from .common import check_continuation, check_one_dictionary
+
+FACTOR_DIM = 16
+"""Width of a factor's vectors where --source-factors gives none."""
+
+
+def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
+    """Width of each factor to read, by its name.
+
+    Args:
+        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
+
+    Raises:
+        ValueError: the list is malformed, or the data lacks a factor.
+    """
+    text = str(value).strip()
+    if text == "none":
+        return {}
+    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
+    if taken:
+        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
+    has = ", ".join(available) if available else "no factors.json, so no factor at all"
+    if text == "all":
+        if not available:
+            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
+        return dict.fromkeys(available, FACTOR_DIM)
+    widths: Dict[str, int] = {}
+    for part in text.split(","):
+        name, colon, width = (piece.strip() for piece in part.partition(":"))
+        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
+            raise ValueError(
+                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
+            )
+        if name not in available:
+            raise ValueError(
+                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
+                "Make the data with etads-prepare --factors, or choose another architecture"
+            )
+        widths[name] = int(width) if colon else FACTOR_DIM
+    return widths
+
+
+def check_options(cfg: Any, task: Any) -> None:
+    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
+    sizes = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim", "decoder_hidden_size")
+    for option in (*sizes, "attention_dim", "readout_dim"):
+        _at_least(cfg, option, 1)
+    _at_least(cfg, "large_vocabulary_trick", 0)
+    if not 0 <= cfg.dropout < 1:
+        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    if str(cfg.pointer) != "none":
+        check_one_dictionary(f"--pointer {cfg.pointer}", task)
+    check_continuation(cfg)
+    _check_sharing(cfg, task)
+    words = task.source_dictionary
+    if cfg.hierarchical_attention and words.index(SENTENCE_MARK) == words.unk():
+        raise ValueError(
+            f'--hierarchical-attention: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; '
+            "make the data from documents that mark their sentences so"
+        )
+
+
+def _check_sharing(cfg: Any, task: Any) -> None:
+    """Raise ValueError for tables that cannot be shared, or are shared by two options."""
+    if cfg.share_input_embeddings:
+        if cfg.share_all_embeddings:
+            raise ValueError("--share-input-embeddings has no effect with --share-all-embeddings: choose one")
+        if cfg.share_decoder_input_output_embed:
+            raise ValueError(
+                "--share-input-embeddings and --share-decoder-input-output-embed together are --share-all-embeddings: "
+                "give that instead"
+            )
+    for option in ("share_all_embeddings", "share_input_embeddings"):
+        if not getattr(cfg, option):
+            continue
+        flag = f"--{option.replace('_', '-')}"
+        check_one_dictionary(flag, task)
+        if cfg.decoder_embed_dim != cfg.encoder_embed_dim:
+            raise ValueError(
+                f"{flag} needs one width; --encoder-embed-dim is {cfg.encoder_embed_dim} and "
+                f"--decoder-embed-dim {cfg.decoder_embed_dim}"
+            )
+        if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+            raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
+    for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
+        if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
+            raise ValueError(
+                f"--{option.replace('_', '-')} needs an output layer as wide as word vectors; --readout-dim is "
+                f"{cfg.readout_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
+            )
+
+
+def _at_least(cfg: Any, option: str, least: int) -> None:
+    if getattr(cfg, option) < least:
+        raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose {least} or more")

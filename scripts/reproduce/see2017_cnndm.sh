@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# See, Liu, Manning 2017, Table 1: the pointer-generator as published, without and with coverage, on CNN/Daily Mail.
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
+#   scripts/reproduce/see2017_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
+#
+#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --out DIR             default: runs/see2017_cnndm in the repository
+#   --rows LIST           of pointer_generator pointer_generator_coverage (default: both; the second begins with the first,
+#                         which is trained if it has not been)
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --stages LIST         tokens of documents and of summaries in each stage of the training (default: "50/15 100/25 150/40
+#                         200/50 250/60 300/80 350/100 400/100")
+#   --stage-steps N       steps of each stage but the last (default: 10000)
+#   --steps N             steps of all stages (default: 230000)
+#   --coverage-steps N    steps with coverage after these (default: 3000)
+#
+#   ROW                          published R-1 / R-2 / R-L
+#   pointer_generator            36.44 / 15.66 / 33.42
+#   pointer_generator_coverage   39.53 / 17.28 / 36.38
+#
+# As in the paper and its code: 21,499,600 parameters without the pointer, 1,153 for it and 512 for coverage; Adagrad with rate
+# 0.15 and accumulators from 0.1, gradient norm at most 2, batches of 16; the loss is the mean over summaries of the mean over
+# their words; lengths grow in stages, and a summary that is cut has no end symbol. Coverage is added to the model with the best
+# validation loss of the last stage: its accumulators begin anew, and its loss has weight 1. Beam 4, 35 to 120 words,
+# log-probability divided by length. The paper says only that lengths grow; the schedule is that of Hsu et al. 2018, who train the
+# same model.
+# Deviations: text is that of scripts/prepare_cnndm.sh; a document's end symbol is read and attended to; the best checkpoint is
+# chosen by the validation loss as it is, not by a running average of it; never writes <unk>.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="pointer_generator pointer_generator_coverage"
+data="" out=$ROOT/runs/see2017_cnndm rows=$all seeds="1" steps=230000 stage_steps=10000 coverage_steps=3000
+stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100"
+read_options "--data --out --rows --seeds --cpu --stages --stage-steps --steps --coverage-steps --" "$@"
+need_choices --rows "$rows" "$all"
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --steps "$steps"
+need_integer --stage-steps "$stage_steps"
+need_integer --coverage-steps "$coverage_steps"
+read -ra lengths <<< "$stages"
+[ ${#lengths[@]} -gt 0 ] || die "--stages is empty; see --help"
+for length in "${lengths[@]}"; do
+    [[ $length =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || die "--stages $stages: \"$length\" is not DOCUMENT/SUMMARY, two numbers above 0"
+done
+[ $(((${#lengths[@]} - 1) * stage_steps)) -lt "$steps" ] ||
+    die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) take more; choose more steps or fewer --stages"
+use_environment
+
+# train_stage RUN LENGTHS [options of fairseq-train]: train on documents and summaries of at most LENGTHS tokens.
+train_stage() {
+    local run=$1 source=${2%/*} target=${2#*/}
+    shift 2
+    train_once "$run" "$data/prepared" --batch-size 16 --required-batch-size-multiple 1 --sort-within 100 --no-end-if-cut \
+        --truncate-source "$source" --truncate-target "$target" --length-normalised --optimizer lazy_adagrad --lr 0.15 \
+        --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+}
+
+# train_pointer_generator RUN SEED: all stages. Each goes on where the one before ended, with its optimiser; the last one is RUN
+# itself, the others are in RUN/stages.
+train_pointer_generator() {
+    local run=$1 number stage before=() last=$((${#lengths[@]} - 1))
+    for ((number = 0; number < last; number++)); do
+        stage=$run/stages/$((number + 1))
+        # no validation: its losses could not be compared with those of other lengths
+        train_stage "$stage" "${lengths[number]}" --arch pointer_generator --seed "$2" ${before[@]+"${before[@]}"} \
+            --max-update $(((number + 1) * stage_steps)) --disable-validation
+        before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
+    done
+    train_stage "$run" "${lengths[last]}" --arch pointer_generator --seed "$2" ${before[@]+"${before[@]}"} --max-update "$steps"
+}
+
+say_vocabulary "$data/prepared" 49996 49996
+for seed in $seeds; do
+    plain=$out/pointer_generator-$seed
+    train_pointer_generator "$plain" "$seed"
+    for row in $rows; do
+        run=$out/$row-$seed decoding=()
+        if [ "$row" = pointer_generator_coverage ]; then
+            train_stage "$run" "${lengths[${#lengths[@]} - 1]}" --arch "$row" --seed "$seed" --coverage-loss 1 \
+                --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
+            # not the best by likelihood, which may be from before coverage was learnt
+            decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
+        fi
+        summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" --beam 4 --min-len 35 --max-len 120 \
+            ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
+        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+    done
+done
+score_table "$out" "$rows" "$seeds"

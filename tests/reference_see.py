@@ -1,0 +1,82 @@
+"""The pointer-generator of See et al. 2017 in loops over words and positions, close to the paper."""
+
+import math
+from typing import Dict, List, Sequence, Tuple
+
+import torch
+from reference import pointer_mixture
+from torch import Tensor
+
+
+def lstm_step(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, bias: Tensor) -> Tuple[Tensor, Tensor]:
+    """Long short-term memory (Hochreiter and Schmidhuber 1997) with forget gates; torch's order of gates.
+
+    x (D,), h and c (H,) -> the new h and c. Rows of the weights: input gate, forget gate, new value, output gate.
+    """
+    size = len(h)
+    hidden, cell = torch.zeros_like(h), torch.zeros_like(c)
+    for i in range(size):
+        sums = [w_x[row] @ x + w_h[row] @ h + bias[row] for row in (i, size + i, 2 * size + i, 3 * size + i)]
+        take, keep, show = (torch.sigmoid(sums[gate]) for gate in (0, 1, 3))
+        cell[i] = keep * c[i] + take * torch.tanh(sums[2])
+        hidden[i] = show * torch.tanh(cell[i])
+    return hidden, cell
+
+
+def read(vectors: Sequence[Tensor], weights: Sequence[Tensor]) -> Tuple[List[Tensor], Tensor]:
+    """One direction of the encoder: h of each word, and the last c."""
+    h = c = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
+    states = []
+    for vector in vectors:
+        h, c = lstm_step(vector, h, c, *weights)
+        states.append(h)
+    return states, c
+
+
+def pointer_generator(
+    w: Dict[str, Tensor], document: List[int], extended: List[int], previous: List[int], unk: int
+) -> Tuple[List[List[float]], List[List[float]], float]:
+    """P of each word that can be produced and the attention, at each step; and the mean of the coverage loss.
+
+    Args:
+        w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": those of
+            LSTMs; "w_c" if there is coverage.
+        document: ids of its words and the end symbol. extended: the document in extended ids. previous: ids of the
+            words before each step.
+    """
+    known = len(w["W_o"])
+
+    def embed(word: int) -> Tensor:
+        return w["E"][word if word < known else unk]
+
+    vectors = [embed(word) for word in document]
+    forward, c_forward = read(vectors, w["forward"])  # type: ignore[arg-type]
+    backward, c_backward = read(vectors[::-1], w["backward"])  # type: ignore[arg-type]
+    memory = [torch.cat(pair) for pair in zip(forward, backward[::-1])]  # h_i
+    s = torch.relu(w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"])
+    c = torch.relu(w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"])
+    context = torch.zeros_like(memory[0])
+    coverage = [0.0] * len(document)
+    distributions, attentions, coverage_losses = [], [], []
+    for word in previous:
+        x = w["W_x"] @ torch.cat([embed(word), context]) + w["b_x"]
+        s, c = lstm_step(x, s, c, *w["decoder"])
+        scores = []
+        for i, h in enumerate(memory):
+            inner = w["W_h"] @ h + w["W_s"] @ torch.cat([c, s]) + w["b_attn"]
+            if "w_c" in w:
+                inner = inner + w["w_c"] * coverage[i]  # equation 11
+            scores.append(math.exp(w["v"] @ torch.tanh(inner)))
+        attention = [score / sum(scores) for score in scores]
+        context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
+        words = sum(attention[:-1])  # the end symbol is attended to and not copied
+        copied = torch.tensor([*(a / words for a in attention[:-1]), 0.0], dtype=torch.float64)
+        p_gen = torch.sigmoid(w["w"] @ torch.cat([context, c, s, x]) + w["b"]).item()
+        logits = w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"]
+        exps = [math.exp(logit) for logit in logits.tolist()]
+        vocabulary = torch.tensor([value / sum(exps) for value in exps], dtype=torch.float64)
+        distributions.append(pointer_mixture(vocabulary, copied, p_gen, extended, max(*extended, known - 1) + 1))
+        attentions.append(attention)
+        coverage_losses.append(sum(min(a, before) for a, before in zip(attention, coverage)))
+        coverage = [before + a for before, a in zip(coverage, attention)]
+    return distributions, attentions, sum(coverage_losses) / len(coverage_losses)

@@ -1,0 +1,330 @@
+"""The pointer-generator as published (See et al. 2017): size, equations, first weights, coverage added, learning."""
+
+import copy
+import pickle
+from argparse import Namespace
+
+import pytest
+import reference
+import reference_see
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
+from recurrent import DOCUMENTS, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
+
+from fairseq_etads.commands.architectures import count_parameters
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.layers.recurrent import BidirectionalLSTM
+from fairseq_etads.models.rnn_initial import SEES_RANGE, SEES_STD
+from fairseq_etads.optim import LazyAdagrad
+
+PLAIN = 21_499_600
+"""The number in See et al.'s section 5, at 50,000 words: the model without a pointer."""
+
+
+def test_it_has_exactly_the_papers_parameters():
+    assert count_parameters("pointer_generator", 50_000) == PLAIN + 1_153
+    assert count_parameters("pointer_generator_coverage", 50_000) == PLAIN + 1_153 + 512
+    task = make_task()
+    task.src_dict = task.tgt_dict = make_dictionary(words=49_996)  # and four special symbols
+    with torch.device("meta"):
+        model = first_model("pointer_generator", task, pointer="none")
+    assert sum(parameter.numel() for parameter in model.parameters()) == PLAIN
+
+
+def first_model(arch, task, **options):
+    """A model with its first weights; :func:`make_model` makes it small and gives it other biases."""
+    return ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch, **options), task)
+
+
+def weights_of(model):
+    """A model's weights by the names of the paper, see reference_see.py."""
+    encoder, decoder = model.encoder, model.decoder
+    names = ("weight_ih", "weight_hh", "bias_ih")
+    gate, h = decoder.pointer.gate, decoder.cell.hidden_size  # of [s; c; x; h*], and the paper's order is [h*; c; s; x]
+    of_s, of_c, of_x, of_context = gate.weight[0].split(
+        [h, h, decoder.merge.out_features, model.encoder.keys.in_features]
+    )
+    found = {
+        "E": encoder.embed_tokens.weight,
+        "forward": [getattr(encoder.lstm.rnn, f"{name}_l0") for name in names],
+        "backward": [getattr(encoder.lstm.rnn, f"{name}_l0_reverse") for name in names],
+        "decoder": [getattr(decoder.cell, name) for name in names],
+        **{"B_s": encoder.first_state.weight, "b_s": encoder.first_state.bias},
+        **{"B_c": encoder.first_cell.weight, "b_c": encoder.first_cell.bias},
+        **{"W_x": decoder.merge.weight, "b_x": decoder.merge.bias, "W_h": encoder.keys.weight},
+        **{"W_s": decoder.attention.from_hidden.weight, "b_attn": decoder.attention.from_hidden.bias},
+        **{"v": decoder.attention.weight, "W_a": decoder.readout.weight, "b_a": decoder.readout.bias},
+        **{"W_o": decoder.output_projection.weight, "b_o": decoder.output_projection.bias[:, 0]},
+        **{"w": torch.cat([of_context, of_c, of_s, of_x]), "b": gate.bias[0]},
+    }
+    if decoder.coverage_weight is not None:
+        found["w_c"] = decoder.coverage_weight
+    return found
+
+
+@pytest.mark.parametrize("arch", ["pointer_generator", "pointer_generator_coverage"])
+@pytest.mark.parametrize("document", [DOCUMENTS[0], DOCUMENTS[2]], ids=["long", "short"])
+def test_it_is_the_papers_equations(arch, document):
+    model = recurrent(arch).double()
+    with torch.no_grad():
+        for parameter in (model.decoder.attention.weight, model.decoder.coverage_weight):
+            if parameter is not None:
+                parameter.mul_(20)  # what attention prefers should show
+        weights, previous = weights_of(model), [EOS, 5, 47, 6, 7]
+        extended, _ = reference.extended_ids([*document, EOS], V)
+        want, attention, loss = reference_see.pointer_generator(weights, [*document, EOS], extended, previous, unk=3)
+        found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+    torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
+    torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
+    assert loss > 0.1, "a coverage that does not show"
+
+
+def test_an_encoder_of_lstms_is_the_loop_in_both_ways_of_running_it():
+    """Packed as on a GPU, and direction by direction, with padding on either side; last memory cells, too."""
+    torch.manual_seed(1)
+    lstm = BidirectionalLSTM(3, 4, layers=2).double()
+    x, lengths = torch.randn(3, 6, 3).double().requires_grad_(), [6, 1, 4]
+    results = []
+    for left in (False, True):
+        places = torch.arange(6)
+        padding = torch.stack([places < 6 - n if left else places >= n for n in lengths])
+        shifted = torch.stack([row.roll(6 - n, 0) if left else row for row, n in zip(x, lengths)])
+        for run in (BidirectionalLSTM._run_packed, BidirectionalLSTM._run_directions):
+            lstm._run_directions = run.__get__(lstm)  # what a CPU takes
+            states, last, cells = lstm(shifted, padding)
+            assert (states[padding] == 0).all()
+            loss = states.pow(2).sum() + last.pow(3).sum() + cells.pow(3).sum()
+            results.append((states[~padding], last, cells, *torch.autograd.grad(loss, [x, *lstm.parameters()])))
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0])
+    names = ("weight_ih", "weight_hh", "bias_ih")
+    for row, length in enumerate(lengths):
+        inputs_, ends = [*x[row, :length]], []
+        for layer in range(2):
+            weights = [[getattr(lstm.rnn, f"{n}_l{layer}{d}") for n in names] for d in ("", "_reverse")]
+            forward, c_forward = reference_see.read(inputs_, weights[0])
+            backward, c_backward = reference_see.read(inputs_[::-1], weights[1])
+            inputs_, ends = [torch.cat(pair) for pair in zip(forward, backward[::-1])], [c_forward, c_backward]
+        start = sum(lengths[:row])
+        torch.testing.assert_close(results[0][0][start : start + length], torch.stack(inputs_))
+        torch.testing.assert_close(results[0][1][row], torch.cat([forward[-1], backward[-1]]))
+        torch.testing.assert_close(results[0][2][row], torch.cat(ends))
+
+
+def test_the_second_bias_is_no_weight_and_stays_0_whatever_is_done_to_the_model():
+    model = recurrent("pointer_generator")
+    assert not any("bias_hh" in name for name in model.state_dict())
+    tokens, previous = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    want = log_probs(model, tokens, previous)[0]
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.double().float()):
+        assert torch.equal(log_probs(other, tokens, previous)[0], want)
+    again = recurrent("pointer_generator")
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(log_probs(again.half().float(), tokens, previous)[0].isinf(), want.isinf())
+    networks = (model.encoder.lstm.rnn, model.decoder.cell)
+    assert all(not getattr(network, name).any() for network, name in zip(networks, ("bias_hh_l0", "bias_hh")))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rnn_cell": "lstm"},
+        {"merge_input": True},
+        {"attention_query": "after"},
+        {"readout": "linear"},
+        {"readout_dim": 7},
+        {"bridge": "relu"},
+        {"rnn_cell": "lstm", "attention_query": "after", "hierarchical_attention": True, "temporal_attention": True},
+        {"attention_query": "after", "merge_input": True, "coverage": True, "bridge": "relu"},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_each_option_alone_is_the_loop(options):
+    """The decoder's steps by its own layers: what is read when, in which order it stands."""
+    model = recurrent("gru_seq2seq", **options).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("attention.weight", "coverage_weight")):
+                parameter.mul_(20)
+        document, previous = DOCUMENTS[0], [EOS, 5, 6, 7]
+        encoded = model.encoder(make_batch([document]))
+        got, extra = model.decoder(torch.tensor([previous]), encoder_out=encoded)
+        decoder, memory, keys = model.decoder, encoded["encoder_out"][0][0], encoded["keys"][0][0]
+        network = next(part for name, part in model.encoder.named_children() if name in ("gru", "lstm"))
+        _, last, last_cells = network(model.encoder.embed_tokens(make_batch([document])), torch.zeros(1, 12).bool())
+        bridge = torch.relu if options.get("bridge") == "relu" else torch.tanh
+        h = bridge(model.encoder.first_state(last))[0]
+        c = None if last_cells is None else bridge(model.encoder.first_cell(last_cells))[0]
+        after, context = "attention_query" in options, torch.zeros_like(memory[0])
+        past, covered = [], torch.zeros(len(memory)).double()
+        numbers = [sum(word == V - 1 for word in document[:place]) for place in range(len(document) + 1)]
+
+        def attend(word):
+            state = h if c is None else torch.cat([c, h])
+
+            def scores_of(part, keys, *more):
+                query = part.from_hidden(state) + (0 if after else part.from_word(word))
+                return reference.additive_scores(query[None], keys, part.weight, *more)[0]
+
+            more = () if decoder.coverage_weight is None else (covered[None], decoder.coverage_weight)
+            past.append(scores_of(decoder.attention, keys, *more))
+            weights = past[-1].softmax(0)
+            if decoder.temporal:
+                weights = reference.temporal_attention(torch.stack(past))[-1]
+            if decoder.sentence_attention is not None:
+                by_sentence = scores_of(decoder.sentence_attention, encoded["sentence_keys"][0][0]).softmax(0)
+                weights = reference.hierarchical_attention(weights[None], by_sentence[None], numbers)[0]
+            return weights, sum(weight * state for weight, state in zip(weights, memory))
+
+        for t, token in enumerate(previous):
+            word = decoder.embed_tokens.weight[token]
+            if not after:
+                weights, context = attend(word)
+            read = torch.cat([word, context])
+            x = read
+            if decoder.merge is not None:
+                x = word = decoder.merge.weight @ read + decoder.merge.bias
+            if c is None:
+                names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                h = reference.gru_step(x, h, *(getattr(decoder.cell, name) for name in names))
+            else:
+                names = ("weight_ih", "weight_hh", "bias_ih")
+                h, c = reference_see.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+            if after:
+                weights, context = attend(word)
+            covered = covered + weights
+            if options.get("readout") == "linear":
+                readout = decoder.readout(torch.cat([h, context]))
+            else:
+                readout = torch.tanh(decoder.readout(torch.cat([h, word, context])))
+            logits = decoder.output_projection.weight @ readout + decoder.output_projection.bias[:, 0]
+            torch.testing.assert_close(extra["attn"][0][0, t], weights)
+            torch.testing.assert_close(got[0, t], logits)
+        assert len(decoder.output_projection.weight[0]) == options.get("readout_dim", 16)
+
+
+def test_the_cells_last_states_do_not_depend_on_padding():
+    model = recurrent("pointer_generator")
+    alone = [encode(model, make_batch([document]))["first_cell"][0][0] for document in DOCUMENTS]
+    for left in (False, True):
+        together = encode(model, make_batch(DOCUMENTS, left=left, width=30))["first_cell"][0]
+        torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=2e-6)
+
+
+def test_coverage_is_all_that_the_second_preset_adds():
+    """With w_c = 0 it is the first one to the bit; with another w_c it differs from the second step on."""
+    plain, covered = recurrent("pointer_generator"), recurrent("pointer_generator_coverage")
+    missing = covered.load_state_dict(plain.state_dict(), strict=False)
+    assert missing.missing_keys == ["decoder.coverage_weight"] and not missing.unexpected_keys
+    tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 5, 6, 7]]).expand(5, -1)
+    want, _ = log_probs(plain, tokens, previous)
+    with torch.no_grad():
+        covered.decoder.coverage_weight.zero_()
+        assert torch.equal(log_probs(covered, tokens, previous)[0], want)
+        covered.decoder.coverage_weight.fill_(3.0)
+    found, _ = log_probs(covered, tokens, previous)
+    torch.testing.assert_close(found[:, 0], want[:, 0])
+    assert (found - want)[:3, 1:].nan_to_num().abs().amax(2).min() > 1e-4
+
+
+def test_one_table_for_both_inputs_and_another_one_for_the_output():
+    model = recurrent("pointer_generator")
+    tables = (
+        model.encoder.embed_tokens.weight,
+        model.decoder.embed_tokens.weight,
+        model.decoder.output_projection.weight,
+    )
+    assert tables[0] is tables[1] and tables[2] is not tables[0] and tables[2].shape == (V, 12)
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
+        ({"share_decoder_input_output_embed": True}, "together are --share-all-embeddings: give that instead"),
+        ({"decoder_embed_dim": 8}, "--share-input-embeddings needs one width; --encoder-embed-dim is 16 and"),
+        ({"decoder_embed_path": "x"}, "--share-input-embeddings has one table: give --encoder-embed-path alone"),
+        (
+            {"share_input_embeddings": False, "share_all_embeddings": True},
+            "--share-all-embeddings needs an output layer as wide as word vectors; --readout-dim is 12",
+        ),
+        (
+            {"share_input_embeddings": False, "share_decoder_input_output_embed": True, "readout_dim": 7},
+            "--share-decoder-input-output-embed needs an output layer as wide as word vectors; --readout-dim is 7",
+        ),
+        ({"readout_dim": 0}, "--readout-dim 0: choose 1 or more"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_in_words(changes, message):
+    with pytest.raises(ValueError) as error:
+        recurrent("pointer_generator", **changes)
+    assert message in str(error.value)
+
+
+def test_one_table_needs_one_dictionary():
+    task = recurrent_task()
+    task.tgt_dict = make_dictionary(words=20)
+    with pytest.raises(ValueError, match="--share-input-embeddings needs one dictionary"):
+        recurrent("pointer_generator", task, pointer="none")
+
+
+def test_it_begins_with_the_weights_of_the_papers_code():
+    """Ranges that the values reach but do not leave; make_model fills biases, so the model is built without it."""
+    model = first_model("pointer_generator_coverage", make_task(), encoder_hidden_size=100)
+    bounds = {  # name: largest value; of Glorot's rule sqrt(6 / (width of the input + of the output))
+        **{"embed_tokens.weight": 2 * SEES_STD, "output_projection.weight": 2 * SEES_STD},
+        **{"output_projection.bias": 2 * SEES_STD, "first_state.weight": 2 * SEES_STD, "first_cell.bias": 2 * SEES_STD},
+        **{"lstm.rnn.weight_hh_l0": SEES_RANGE, "cell.weight_ih": SEES_RANGE, "keys.weight": (6 / (200 + 512)) ** 0.5},
+        **{"from_hidden.weight": (6 / (200 + 512)) ** 0.5, "readout.weight": (6 / (300 + 256)) ** 0.5},
+        **{"merge.weight": (6 / (328 + 128)) ** 0.5, "attention.weight": (6 / (2 * 512)) ** 0.5},
+        **{"coverage_weight": (6 / 513) ** 0.5, "gate.weight": (6 / (2 * 100 + 128 + 200 + 1)) ** 0.5},
+    }
+    seen = set()
+    for name, parameter in model.named_parameters():
+        for ending, bound in bounds.items():
+            if name.endswith(ending):
+                seen.add(ending)
+                largest = parameter.abs().max().item()
+                assert 0.6 * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
+        if name.endswith(("merge.bias", "readout.bias", "from_hidden.bias", "gate.bias")):
+            assert not parameter.any(), name
+        if "lstm.rnn.bias" in name or "decoder.cell.bias" in name:
+            assert parameter.view(4, 100).eq(torch.tensor([[0.0], [1.0], [0.0], [0.0]])).all(), name
+    assert seen == set(bounds)
+    assert not model.encoder.embed_tokens.weight[PAD].any()
+    plain = first_model("pointer_generator", make_task(), paper_init=False, encoder_hidden_size=100)
+    assert plain.encoder.embed_tokens.weight.abs().max() > 0.5
+
+
+def test_word_vectors_of_a_file_are_not_begun_anew(tmp_path):
+    (tmp_path / "vectors.txt").write_text("w1 " + " ".join(["0.5"] * 16) + "\n")
+    path = str(tmp_path / "vectors.txt")
+    model = make_model("pointer_generator", make_task(), **RECURRENT, encoder_embed_path=path)
+    assert model.encoder.embed_tokens.weight[5].eq(0.5).all()
+
+
+def test_it_learns_eight_pairs_in_forty_updates():
+    """With the paper's first weights, optimiser and loss; every second word of the summaries is one to be copied."""
+    task = recurrent_task()
+    model = recurrent("pointer_generator_coverage", task, paper_init=True, encoder_hidden_size=32).train()
+    numbers = torch.Generator().manual_seed(1)
+    documents = [torch.randint(4, 53, (6,), generator=numbers).tolist() for _ in range(8)]
+    tokens, target = make_batch(documents), make_batch([[text[1], text[4]] for text in documents])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    sample = {"net_input": {**inputs(model, tokens), "prev_output_tokens": previous}, "target": target}
+    sample["ntokens"] = int(target.ne(PAD).sum())
+    criterion = SummarizationNLL(task, False, 0.0, 1.0, 0, 0, 1.0, length_normalised=True)
+    options = Namespace(lr=[0.15], weight_decay=0.0, initial_accumulator=0.1)
+    optimizer = LazyAdagrad(options, list(model.parameters()))
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss, size, logs = criterion(model, sample)
+        loss.backward()
+        optimizer.multiply_grads(1 / size)
+        optimizer.clip_grad_norm(2.0)
+        optimizer.step()
+        losses.append(float(logs["nll_loss"]) / sample["ntokens"])
+    assert losses[0] > 2.5 and losses[-1] < 0.55 * losses[0], (losses[0], losses[-1])
