@@ -20,6 +20,9 @@ from .layers.pointer import PointerOutput
 from .vocabulary.candidates import Candidates
 from .vocabulary.output import OutputVocabulary
 
+OURS = ("summarization_nll", "summarization_rl")
+"""This project's criterions, which know of pointers and candidates."""
+
 LARGEST_LOSS = 1e20
 """A larger loss of one word means that the word has no column and so no probability."""
 
@@ -52,6 +55,13 @@ class SummarizationNLLConfig(FairseqDataclass):
     switch_loss: float = field(
         default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
     )
+    length_normalised: bool = field(
+        default=False,
+        metadata={
+            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
+            "words, so that short summaries count as much as long ones (See et al. 2017)"
+        },
+    )
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -76,7 +86,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
             candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
-    ours = name == "summarization_nll"
+    ours = name in OURS
     if pointer == "switch" and not ours:
         raise ValueError(
             f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
@@ -118,6 +128,7 @@ class SummarizationNLL(FairseqCriterion):
         coverage_loss_start: int,
         coverage_loss_ramp: int,
         switch_loss: float,
+        length_normalised: bool = False,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -130,7 +141,8 @@ class SummarizationNLL(FairseqCriterion):
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
-        self.sentence_avg = sentence_avg
+        self.length_normalised = length_normalised
+        self.sentence_avg = sentence_avg or length_normalised
         self.label_smoothing = label_smoothing
         self.coverage_weight = coverage_loss
         self.coverage_start = coverage_loss_start
@@ -162,39 +174,64 @@ class SummarizationNLL(FairseqCriterion):
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
-            logits, extra = model(**sample["net_input"])[:2]
-        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
-            extra = {"attn": [extra]}
-        # models that are not this project's have a column for every word that they know
-        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
-        target = vocabulary.target_columns(sample["target"])
-        real = target != self.padding_idx
+            nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, target, vocabulary.candidates)
 
-        coverage = nll.new_zeros(())
+        coverage = nll.new_zeros(nll.shape)
         weight = self.coverage_weight_now()
         if self.coverage_weight:
             attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
-            coverage = coverage_loss(attention, real).sum()
+            coverage = coverage_loss(attention, real)
         loss = loss.masked_fill(~real, 0)
         overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
-        total = loss.sum() * math.nan if overflows else loss.sum()  # NaN: so that the gradient overflows, too
+        total = self._sum(loss, real)
+        if overflows:
+            total = total * math.nan  # so that the gradient overflows, too
         if model.training and weight:
-            total = total + weight * coverage
+            total = total + weight * self._sum(coverage, real)
 
         logging_output = {
             "loss": total.detach(),
             "nll_loss": nll.detach().masked_fill(~real, 0).sum(),
             "ntokens": sample["ntokens"],
-            "nsentences": len(target),
-            "sample_size": len(target) if self.sentence_avg else sample["ntokens"],
+            "nsentences": len(real),
+            "sample_size": len(real) if self.sentence_avg else sample["ntokens"],
             **{name: value.detach().masked_fill(~real, 0).sum() for name, value in logs.items()},
             **figures.logs(),
         }
         if self.coverage_weight:
-            logging_output["coverage_loss"] = coverage.detach()
+            logging_output["coverage_loss"] = coverage.detach().sum()
         return total, logging_output["sample_size"], logging_output
+
+    def _losses(
+        self, model: Any, net_input: Dict[str, Any], target: Tensor
+    ) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor], Dict[str, Any]]:
+        """The losses of target words (N, T), ids of the dictionary, by one pass of the model.
+
+        Returns:
+            negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
+            (N, T); what else the model returns.
+        """
+        logits, extra = model(**net_input)[:2]
+        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
+            extra = {"attn": [extra]}
+        # models that are not this project's have a column for every word that they know
+        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
+        columns = vocabulary.target_columns(target)
+        pointer: Optional[PointerOutput] = extra.get("pointer")
+        nll, loss, logs = self._likelihood(logits, pointer, columns, vocabulary.candidates)
+        return nll, loss, columns != self.padding_idx, logs, extra
+
+    def word_losses(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tuple[Tensor, Tensor]:
+        """The negative log-likelihood of target words (N, T), ids of the dictionary; and (N, T), False at padding."""
+        nll, _, real, _, _ = self._losses(model, net_input, target)
+        return nll, real
+
+    def _sum(self, values: Tensor, real: Tensor) -> Tensor:
+        """The sum of values (N, T), 0 at padding; with --length-normalised of each summary's mean over its words."""
+        if self.length_normalised:
+            values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
+        return values.sum()
 
     @staticmethod
     def _attention(extra: Dict[str, Any]) -> Tensor:
