@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
@@ -116,6 +116,14 @@ class SummarizationRL(SummarizationNLL):
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         self._generators: Dict[str, SummaryGenerator] = {}
         self._generators_of: Any = None
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
+        """Make the criterion of its options; fairseq's own method wants each of them named in the constructor."""
+        return cls(
+            task,
+            **{option.name: cfg[option.name] for option in fields(SummarizationRLConfig) if option.name != "_name"},
+        )
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**vars(self), "_generators": {}, "_generators_of": None}

@@ -209,6 +209,14 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     assert [module.training for module in model.modules()] == modes
 
 
+def test_in_bfloat16_gains_and_likelihoods_are_float32():
+    model, ours = build()
+    model.bfloat16().train()
+    loss, _, logs = ours(model, make_sample())
+    assert loss.dtype == torch.float32 and logs["policy_loss"].dtype == torch.float32
+    assert all(g is None or g.isfinite().all() for g in gradients(model, loss))
+
+
 def test_rewards_take_turns_by_update():
     model, ours = build(rewards="rouge1, rougeL")
     model.train()
