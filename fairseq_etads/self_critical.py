@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
+from fairseq import utils
 from fairseq.criterions import register_criterion
 from fairseq.data import data_utils
 from fairseq.dataclass import ChoiceEnum
@@ -137,8 +138,13 @@ class SummarizationRL(SummarizationNLL):
         sampled, greedy = self.draw(model, sample)
         gains, figures = self.gains(sample, sampled, greedy, number)
         drawn = Samples(sampled, self.longest, self.dictionary)
-        with without_dropout(model):
-            policy = self.policy_loss(model, sample, drawn, gains)
+        taught = gains.nonzero().flatten()  # a sample that is worth as much as the greedy summary teaches nothing
+        policy = total.new_zeros(())
+        if len(taught):
+            part = {"net_input": utils.apply_to_sample(lambda x: x[taught.to(x.device)], sample["net_input"])}
+            some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
+            with without_dropout(model):
+                policy = self.policy_loss(model, part, some, gains[taught])
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
             loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()),
