@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
-from .criterions import SummarizationNLLConfig, check_criterion
+from .criterions import OURS, SummarizationNLLConfig, check_criterion
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities, pointer_of
 from .options import SummarizationConfig
@@ -66,7 +66,7 @@ class CheckedOptions:
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
-            if name == "summarization_nll":
+            if name in OURS:
                 check_loss_options(cfg, self._pointer, self._drops_layers)
             if self._summaries is not None:  # now, and not in the first validation
                 check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
@@ -96,7 +96,7 @@ class CheckedOptions:
 
 
 def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
-    """Check the options of summarization_nll before a training.
+    """Check the options of this project's criterions before a training.
 
     Args:
         cfg: these options. pointer: the model's --pointer. drops_layers: whether it has --decoder-layerdrop.

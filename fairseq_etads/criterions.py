@@ -20,6 +20,9 @@ from .layers.pointer import PointerOutput
 from .vocabulary.candidates import Candidates
 from .vocabulary.output import OutputVocabulary
 
+OURS = ("summarization_nll", "summarization_rl")
+"""This project's criterions, which know of pointers and candidates."""
+
 LARGEST_LOSS = 1e20
 """A larger loss of one word means that the word has no column and so no probability."""
 
@@ -83,7 +86,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
             candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
-    ours = name == "summarization_nll"
+    ours = name in OURS
     if pointer == "switch" and not ours:
         raise ValueError(
             f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
@@ -171,15 +174,8 @@ class SummarizationNLL(FairseqCriterion):
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
-            logits, extra = model(**sample["net_input"])[:2]
-        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
-            extra = {"attn": [extra]}
-        # models that are not this project's have a column for every word that they know
-        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
-        target = vocabulary.target_columns(sample["target"])
-        real = target != self.padding_idx
+            nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, target, vocabulary.candidates)
 
         coverage = nll.new_zeros(nll.shape)
         weight = self.coverage_weight_now()
@@ -198,14 +194,38 @@ class SummarizationNLL(FairseqCriterion):
             "loss": total.detach(),
             "nll_loss": nll.detach().masked_fill(~real, 0).sum(),
             "ntokens": sample["ntokens"],
-            "nsentences": len(target),
-            "sample_size": len(target) if self.sentence_avg else sample["ntokens"],
+            "nsentences": len(real),
+            "sample_size": len(real) if self.sentence_avg else sample["ntokens"],
             **{name: value.detach().masked_fill(~real, 0).sum() for name, value in logs.items()},
             **figures.logs(),
         }
         if self.coverage_weight:
             logging_output["coverage_loss"] = coverage.detach().sum()
         return total, logging_output["sample_size"], logging_output
+
+    def _losses(
+        self, model: Any, net_input: Dict[str, Any], target: Tensor
+    ) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor], Dict[str, Any]]:
+        """The losses of target words (N, T), ids of the dictionary, by one pass of the model.
+
+        Returns:
+            negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
+            (N, T); what else the model returns.
+        """
+        logits, extra = model(**net_input)[:2]
+        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
+            extra = {"attn": [extra]}
+        # models that are not this project's have a column for every word that they know
+        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
+        columns = vocabulary.target_columns(target)
+        pointer: Optional[PointerOutput] = extra.get("pointer")
+        nll, loss, logs = self._likelihood(logits, pointer, columns, vocabulary.candidates)
+        return nll, loss, columns != self.padding_idx, logs, extra
+
+    def word_losses(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tuple[Tensor, Tensor]:
+        """The negative log-likelihood of target words (N, T), ids of the dictionary; and (N, T), False at padding."""
+        nll, _, real, _, _ = self._losses(model, net_input, target)
+        return nll, real
 
     def _sum(self, values: Tensor, real: Tensor) -> Tensor:
         """The sum of values (N, T), 0 at padding; with --length-normalised of each summary's mean over its words."""

@@ -18,7 +18,7 @@ LEVELS = [
     {"layers", "data"},
     {"search"},
     {"models", "criterions", "optim", "generation", "evaluation"},
-    {"options"},
+    {"options", "self_critical"},
     {"checks"},
     {"task"},
     {"plugin"},

@@ -1,0 +1,250 @@
+"""The criterion ``summarization_rl``: learning from what a sampled summary is worth (self-critical training)."""
+
+import contextlib
+import logging
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+import torch
+from fairseq import search as fairseq_search
+from fairseq import utils
+from fairseq.criterions import register_criterion
+from fairseq.data import data_utils
+from fairseq.dataclass import ChoiceEnum
+from fairseq.logging import metrics
+from torch import Tensor, nn
+
+from .criterions import SummarizationNLL, SummarizationNLLConfig
+from .evaluation.rewards import Text, reward_by_name, split_sentences
+from .generation import SummaryGenerator
+from .layers.capabilities import decoder_capabilities
+from .search.encoded import EncodedBatch
+from .search.inference import InferenceModel
+from .text.words import SENTENCE_MARK
+
+logger = logging.getLogger(__name__)
+
+BASELINES = ("greedy", "none")
+
+
+@dataclass
+class SummarizationRLConfig(SummarizationNLLConfig):
+    """Options of ``--criterion summarization_rl``."""
+
+    rewards: str = field(
+        default="rougeL",
+        metadata={
+            "help": "what a summary is worth: rouge1, rouge2, rougeL (F1 on the tokens of the data), or module:Class; "
+            "several, separated by commas, take turns, one for each update"
+        },
+    )
+    rl_weight: float = field(
+        default=0.998,
+        metadata={"help": "weight (gamma) of the reward; the likelihood of the references has the rest, 1 - gamma"},
+    )
+    rl_max_len: int = field(default=100, metadata={"help": "most tokens of a sampled summary"})
+    rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
+        default="greedy",
+        metadata={"help": "what the reward of a sample is compared with: that of the greedy summary, or 0 (none)"},
+    )
+
+
+class Samples:
+    """Sampled summaries of a batch as a model's decoder reads them.
+
+    Args:
+        summaries: ids of the dictionary, with the end symbol, of each document. longest: most tokens that could be
+            drawn. A summary that long has its end symbol from the limit and not from the model.
+        dictionary: of the summaries.
+
+    Attributes:
+        target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
+        previous: (B, T), the same after the end symbol with which summaries begin.
+        words: (B,), scored tokens of each summary. unfinished: how many were cut.
+    """
+
+    def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
+        pad, eos = dictionary.pad(), dictionary.eos()
+        cut = torch.tensor([len(summary) > longest for summary in summaries])
+        values = [summary.cpu() for summary in summaries]
+        self.target = data_utils.collate_tokens(values, pad, eos)
+        self.previous = data_utils.collate_tokens(values, pad, eos, move_eos_to_beginning=True)
+        self.words = self.target.ne(pad).sum(dim=1) - cut.long()
+        columns = torch.arange(self.target.shape[1])
+        self.target = self.target.masked_fill(columns[None] >= self.words[:, None], pad)
+        self.unfinished = int(cut.sum())
+
+
+@contextlib.contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode inside; each of its modules is in its own mode afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@register_criterion("summarization_rl", dataclass=SummarizationRLConfig)
+class SummarizationRL(SummarizationNLL):
+    """Self-critical policy gradient, mixed with likelihood (Rennie et al. 2017; Paulus et al. 2018, section 3.2).
+
+    In training, a summary y^s is drawn from the model and a summary y^g is written greedily, both without dropout:
+
+        L_RL = -(r(y^s) - r(y^g)) (1 / |y^s|) sum_t log p(y^s_t | y^s_<t, x)
+        L = gamma L_RL + (1 - gamma) L_NLL
+
+    A sample that is better than the greedy summary becomes likelier. L_NLL is the loss of ``summarization_nll
+    --length-normalised``, so that both are means over a summary's words and gamma means the same for any length. log p
+    comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
+
+    Raises:
+        ValueError: an option has an impossible value, or the model cannot be sampled from.
+    """
+
+    def __init__(self, task: Any, rewards: str, rl_weight: float, rl_max_len: int, rl_baseline: str, **options: Any):
+        super().__init__(task, **{**options, "length_normalised": True})
+        if not 0 <= rl_weight <= 1:
+            raise ValueError(f"--rl-weight {rl_weight}: choose a number from 0 to 1")
+        if rl_max_len < 1:
+            raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
+        self.names = [name.strip() for name in rewards.split(",")]
+        self.rewards = [reward_by_name(name) for name in self.names]
+        self.rl_weight, self.longest, self.baseline = rl_weight, rl_max_len, str(rl_baseline)
+        self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
+        self._generators: Dict[str, SummaryGenerator] = {}
+        self._generators_of: Any = None
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
+        """Make the criterion of its options; fairseq's own method wants each of them named in the constructor."""
+        return cls(
+            task,
+            **{option.name: cfg[option.name] for option in fields(SummarizationRLConfig) if option.name != "_name"},
+        )
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**vars(self), "_generators": {}, "_generators_of": None}
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """As that of ``summarization_nll``; validation losses are those of the likelihood alone."""
+        total, size, logs = super().forward(model, sample, reduce)
+        if not model.training or self.rl_weight == 0:
+            return total, size, logs
+        number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
+        sampled, greedy = self.draw(model, sample)
+        gains, figures = self.gains(sample, sampled, greedy, number)
+        drawn = Samples(sampled, self.longest, self.dictionary)
+        taught = gains.nonzero().flatten()  # a sample that is worth as much as the greedy summary teaches nothing
+        policy = total.new_zeros(())
+        if len(taught):
+            part = {"net_input": utils.apply_to_sample(lambda x: x[taught.to(x.device)], sample["net_input"])}
+            some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
+            with without_dropout(model):
+                policy = self.policy_loss(model, part, some, gains[taught])
+        total = self.rl_weight * policy + (1 - self.rl_weight) * total
+        logs.update(
+            loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()),
+            unfinished=drawn.unfinished, **figures,
+        )  # fmt: skip
+        return total, size, logs
+
+    def draw(self, model: Any, sample: Dict[str, Any]) -> Tuple[List[Tensor], List[Tensor]]:
+        """A sampled and a greedy summary of each document: ids (T,) of the dictionary, with the end symbol.
+
+        The encoder reads the documents once for both. Without a baseline there is no greedy summary.
+        """
+        while hasattr(model, "module"):  # DistributedDataParallel and the like
+            model = model.module
+        if self._generators_of is not model:
+            self._generators, self._generators_of = self._make_generators(model), model
+        on_cpu = sample["net_input"]["src_tokens"].device.type == "cpu"
+        encoded = EncodedBatch() if on_cpu and len(self._generators) > 1 else None  # it keeps everything on the CPU
+        found = {
+            kind: [hypotheses[0]["tokens"] for hypotheses in generator.generate(None, sample, encoded=encoded)]
+            for kind, generator in self._generators.items()
+        }
+        return found["sampled"], found.get("greedy", [])
+
+    def _make_generators(self, model: Any) -> Dict[str, SummaryGenerator]:
+        if not decoder_capabilities(model).shares_documents:
+            raise ValueError("--criterion summarization_rl: for the models of this project only")
+        options: Dict[str, Any] = {
+            "max_len_b": self.longest,
+            "min_len": 0,
+            "inference_models": [InferenceModel(model)],
+            "keep_attention": False,
+        }
+        make = {"sampled": fairseq_search.Sampling(self.dictionary), "greedy": None}
+        if self.baseline == "none":
+            del make["greedy"]
+        return {
+            kind: SummaryGenerator([model], self.dictionary, search_strategy=strategy, **options)
+            for kind, strategy in make.items()
+        }
+
+    def gains(
+        self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
+    ) -> Tuple[Tensor, Dict[str, float]]:
+        """What each sample is worth beyond the baseline, by reward ``number``: float32 (B,); and what to log.
+
+        Raises:
+            ValueError: the reward returns something other than a finite number for each summary.
+        """
+        name, reward = self.names[number], self.rewards[number]
+        references = self._texts(sample["target"], self.dictionary)
+        documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
+        found = []
+        for summaries in (sampled, greedy)[: 1 if self.baseline == "none" else 2]:
+            values = torch.as_tensor(reward(self._texts(summaries, self.dictionary), references, documents))
+            if values.shape != (len(references),) or not bool(values.isfinite().all()):
+                raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
+            found.append(values.float())
+        figures = {f"reward_{name}": float(found[0].sum()), f"reward_{name}_count": len(references)}
+        if len(found) > 1:
+            figures[f"greedy_{name}"] = float(found[1].sum())
+        return found[0] - found[-1] if len(found) > 1 else found[0], figures
+
+    @staticmethod
+    def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
+        """The sentences of summaries or documents (ids of the dictionary, padded or not)."""
+        skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
+        texts: List[Text] = []
+        for row in rows:
+            words = [dictionary[index] for index in row.tolist() if index not in skipped]
+            texts.append(split_sentences(words, SENTENCE_MARK))
+        return texts
+
+    def policy_loss(self, model: Any, sample: Dict[str, Any], drawn: Samples, gains: Tensor) -> Tensor:
+        """The sum over summaries of -gain times the mean log-probability of the sample's tokens.
+
+        Args:
+            gains: (B,), constants.
+        """
+        device = sample["net_input"]["src_tokens"].device
+        net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous.to(device)}
+        nll, real = self.word_losses(model, net_input, drawn.target.to(device))
+        weights = gains.to(device) / drawn.words.to(device).clamp(min=1)
+        return (nll.masked_fill(~real, 0).sum(dim=1) * weights).sum()
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """As that of ``summarization_nll``, with rewards and lengths of the summaries drawn, as means over them."""
+        super().reduce_metrics(logging_outputs)
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        drawn = sum(float(output["nsentences"]) for output in logging_outputs if "sampled_words" in output)
+        if not drawn:
+            return
+        metrics.log_scalar("policy_loss", total("policy_loss") / drawn / math.log(2), drawn, round=3)
+        metrics.log_scalar("sampled_words", total("sampled_words") / drawn, drawn, round=1)
+        metrics.log_scalar("unfinished", total("unfinished") / drawn, drawn, round=3)
+        names = {key for output in logging_outputs for key in output if key.startswith(("reward_", "greedy_"))}
+        for name in sorted(name for name in names if not name.endswith("_count")):
+            count = total(f"reward_{name.partition('_')[2]}_count")
+            metrics.log_scalar(name, total(name) / count, count, round=4)

@@ -1,0 +1,310 @@
+"""summarization_rl: the gradient against an exact one, what is drawn, what is logged, and that it learns."""
+
+import copy
+import itertools
+import random
+from typing import ClassVar
+
+import pytest
+import torch
+from fairseq.logging import metrics
+from helpers import EOS, PAD, make_model, make_task
+from recurrent import recurrent, recurrent_task
+from seeds import shifted
+from test_criterions import DEFAULTS, criterion, make_sample
+
+from fairseq_etads.self_critical import Samples, SummarizationRL
+
+RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_baseline": "greedy"}
+
+
+def build(pointer="soft", task=None, model="etads", sizes=(), **options):
+    task = task or make_task(tail=30)
+    return make_model(model, task, pointer=pointer, **dict(sizes)), SummarizationRL(
+        task, **{**DEFAULTS, **RL, **options}
+    )
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+
+
+def same(first, second, **tolerance):
+    for a, b in zip(first, second):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, **tolerance)
+
+
+def test_the_mean_gradient_is_the_exact_one():
+    """Over all summaries of at most two tokens, weighted by their probability, it is that of -E[r / length]."""
+    model, ours = build(pointer="none", rl_max_len=2, rl_baseline="none")
+    words = [EOS, 5, 6, 7]
+    drawn = [torch.tensor([EOS]), *(torch.tensor(pair) for pair in itertools.product(words[1:], words))]
+    # three tokens: cut at two, where the end symbol is the limit's and not the model's
+    drawn = [row if row[-1] == EOS else torch.cat([row, torch.tensor([EOS])]) for row in drawn]
+    gains = torch.linspace(-1, 2, len(drawn))
+    sample = make_sample([[8, 9, 5]] * len(drawn), [[5]] * len(drawn))
+    samples = Samples(drawn, 2, ours.dictionary)
+    assert samples.unfinished == 9 and samples.words.tolist() == [1] + [2] * 12
+
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    log_p = []
+    for row in drawn:
+        previous = torch.cat([torch.tensor([EOS]), row[:-1]])[None]
+        scores = model(**{**one, "prev_output_tokens": previous})[0].log_softmax(2)[0]
+        log_p.append(sum(scores[t, word] for t, word in enumerate(row[:2].tolist())))
+    log_p = torch.stack(log_p)
+    expected = gradients(model, -(log_p.exp() * gains / samples.words).sum())
+    found = gradients(model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach()))
+    same(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_for_summaries_of_one_length_the_baseline_changes_nothing():
+    """All distributions over one word: sum p grad log p = 0, whatever is taken from every reward."""
+    model, ours = build(pointer="none", task=make_task(), rl_max_len=1)
+    words = list(range(len(ours.dictionary)))
+    sample = make_sample([[8, 9, 5]] * len(words), [[5]] * len(words))
+    log_p = model(**{**sample["net_input"], "prev_output_tokens": torch.full((len(words), 1), EOS)})[0].log_softmax(2)
+    samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
+    samples.target = torch.tensor(words)[:, None]
+    constant = log_p[0, 0].exp().detach()
+    ours.padding_idx = -1  # even padding has a probability here
+    for gradient in gradients(model, ours.policy_loss(model, sample, samples, constant)):
+        assert gradient is None or gradient.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_without_weight_it_is_the_likelihood_normalised_by_length(pointer):
+    model, ours = build(pointer, rl_weight=0.0, label_smoothing=0.1)
+    plain = criterion(ours.task, label_smoothing=0.1, length_normalised=True)
+    sample = make_sample()
+    model.train()
+    torch.testing.assert_close(ours(model, sample)[0], plain(model, sample)[0], rtol=0, atol=0)
+    assert ours(model, sample)[1] == len(sample["target"])
+
+
+def test_in_validation_it_is_the_likelihood_whatever_the_weight():
+    model, ours = build()
+    plain = criterion(ours.task, length_normalised=True)
+    assert torch.equal(ours(model, make_sample())[0], plain(model, make_sample())[0])
+    assert "sampled_words" not in ours(model, make_sample())[2]
+
+
+class Constant:
+    """The same reward for all."""
+
+    def __call__(self, hypotheses, references, documents):
+        return [0.7] * len(hypotheses)
+
+
+class Recorder:
+    """Keeps what it is asked, and gives more with every call."""
+
+    calls: ClassVar[list] = []
+
+    def __call__(self, hypotheses, references, documents):
+        self.calls.append((hypotheses, references, documents))
+        return [float(len(self.calls))] * len(hypotheses)
+
+
+def test_a_constant_reward_teaches_nothing():
+    model, ours = build(rewards=f"{__name__}:Constant")
+    model.train()
+    for gradient in gradients(model, ours(model, make_sample())[0]):
+        assert gradient is None or gradient.abs().max() == 0
+
+
+def test_rewards_see_copied_words_and_sentences():
+    """Words that the model does not know, but the document has, have their spelling; ``<q>`` ends a sentence."""
+    task = make_task(tail=30, mark=True)
+    _, ours = build(task=task, rewards=f"{__name__}:Recorder", rl_max_len=4)
+    mark = task.target_dictionary.index("<q>")
+    Recorder.calls = []
+    sampled = [torch.tensor([5, mark, 50, EOS])]
+    sample = make_sample([[50, 5, 61]], [[61, mark, 7]])
+    gains, figures = ours.gains(sample, sampled, [torch.tensor([EOS])], 0)
+    (hypotheses, references, documents), (greedy, _, _) = Recorder.calls
+    assert hypotheses == [[["w1"], [task.target_dictionary[50]]]] and task.target_dictionary[50].startswith("rare")
+    assert references == [[[task.target_dictionary[61]], ["w3"]]] and greedy == [[]]
+    assert documents == [[[task.target_dictionary[50], "w1", task.target_dictionary[61]]]]
+    assert gains.tolist() == [-1.0]  # the first call had 1, the second 2
+    assert figures[f"reward_{__name__}:Recorder"] == 1
+
+
+def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
+    model, ours = build()
+    sample = make_sample()
+    model.train()
+    drawn = Samples([torch.tensor([50, 5, EOS]), *[torch.tensor([9, EOS])] * 3], 6, ours.dictionary)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+
+    def losses():
+        net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous}
+        nll, real = ours.word_losses(model, net_input, drawn.target)
+        return nll.masked_fill(~real, 0).sum(dim=1)
+
+    before = losses().detach()
+    ours.policy_loss(model, sample, drawn, torch.tensor([1.0, 0, 0, 0])).backward()
+    optimizer.step()
+    assert losses()[0] < before[0]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_padding_and_order_change_nothing(left):
+    model, ours = build()
+    documents, summaries = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70]], [[50, 5, 12], [9, 47], [71]]
+    drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
+    gains = torch.tensor([0.5, -1.0, 2.0])
+    together = ours.policy_loss(
+        model, make_sample(documents, summaries, left), Samples(drawn, 6, ours.dictionary), gains
+    )
+    alone = [
+        ours.policy_loss(model, make_sample([d], [s]), Samples([row], 6, ours.dictionary), gains[number : number + 1])
+        for number, (d, s, row) in reversed(list(enumerate(zip(documents, summaries, drawn))))
+    ]
+    torch.testing.assert_close(together, sum(alone), rtol=1e-4, atol=1e-5)
+
+
+def test_samples_have_the_models_probabilities():
+    """20,000 first words of one document; the padding symbol is never drawn."""
+    model, ours = build("soft", rl_max_len=1, rl_baseline="none")
+    rows = 2000
+    sample = make_sample([[5, 50, 6]] * rows, [[5]] * rows)
+    torch.manual_seed(shifted(3))
+    counts = torch.zeros(len(ours.dictionary))
+    for _ in range(10):
+        for row in ours.draw(model, sample)[0]:
+            counts[row[0]] += 1
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
+    p = model.get_normalized_probs(output, log_probs=False)[0, 0].detach()
+    vocabulary = output[1]["vocabulary"]
+    expected = torch.zeros_like(counts)
+    expected.index_add_(0, vocabulary.dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p)
+    expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead
+    expected /= expected.sum()
+    error = (counts / counts.sum() - expected).abs()
+    assert counts[PAD] == counts[ours.unk] == 0
+    assert (error <= 5 * (expected * (1 - expected) / counts.sum()).sqrt() + 1e-4).all()
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
+    """Two greedy searches agree although dropout is on, and so do two passes over the samples."""
+    if kind == "transformer":
+        model, ours = build(sizes={"dropout": 0.5, "attention_dropout": 0.3})
+    else:
+        task = recurrent_task()
+        model = recurrent("pg_coverage", task, dropout=0.5)
+        ours = SummarizationRL(task, **{**DEFAULTS, **RL})
+    model.train()
+    model.encoder.eval()  # as if frozen: it stays so
+    sample = make_sample()
+    modes = [module.training for module in model.modules()]
+    first, second = ours.draw(model, sample)[1], ours.draw(model, sample)[1]
+    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    torch.manual_seed(1)
+    ours(model, sample)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_in_bfloat16_gains_and_likelihoods_are_float32():
+    model, ours = build()
+    model.bfloat16().train()
+    loss, _, logs = ours(model, make_sample())
+    assert loss.dtype == torch.float32 and logs["policy_loss"].dtype == torch.float32
+    assert all(g is None or g.isfinite().all() for g in gradients(model, loss))
+
+
+def test_rewards_take_turns_by_update():
+    model, ours = build(rewards="rouge1, rougeL")
+    model.train()
+    seen = []
+    for update in range(10):
+        ours.set_num_updates(update)
+        for _ in range(2):  # accumulated batches have the same reward
+            logs = ours(model, make_sample())[2]
+            seen.append(next(key for key in logs if key.startswith("reward_") and not key.endswith("_count")))
+    assert seen == ["reward_rouge1", "reward_rouge1", "reward_rougeL", "reward_rougeL"] * 5
+
+
+def test_figures_are_means_over_summaries():
+    model, ours = build()
+    model.train()
+    torch.manual_seed(0)
+    logs = [ours(model, make_sample())[2] for _ in range(3)]
+    with metrics.aggregate() as found:
+        SummarizationRL.reduce_metrics(logs)
+    values = found.get_smoothed_values()
+    assert values["reward_rougeL"] == pytest.approx(sum(log["reward_rougeL"] for log in logs) / 12, abs=1e-4)
+    assert values["sampled_words"] == pytest.approx(sum(log["sampled_words"] for log in logs) / 12, abs=0.1)
+    assert {"greedy_rougeL", "unfinished", "policy_loss", "nll_loss"} <= values.keys()
+
+
+@pytest.mark.parametrize("options,words", [
+    ({"rl_weight": 1.5}, "--rl-weight 1.5"), ({"rl_max_len": 0}, "--rl-max-len 0"),
+    ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"),
+])  # fmt: skip
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        SummarizationRL(make_task(), **{**DEFAULTS, **RL, **options})
+
+
+class Broken:
+    def __call__(self, hypotheses, references, documents):
+        return [float("nan")] * len(hypotheses)
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    model, ours = build(rewards=f"{__name__}:Broken")
+    model.train()
+    with pytest.raises(ValueError, match="must return a finite number for each summary"):
+        ours(model, make_sample())
+
+
+class AfterKey:
+    """1 if the summary holds the word that follows w0 in the document."""
+
+    def __call__(self, hypotheses, references, documents):
+        pairs = zip(hypotheses, documents)
+        return [float(any(d[0][d[0].index("w0") + 1] in s for s in h)) for h, d in pairs]
+
+
+def train_on_key(ours, model):
+    """The share of other documents whose greedy summary holds the word after the key (w0, id 4)."""
+    generator = random.Random(shifted(5))
+
+    def batch(size):
+        documents = []
+        for _ in range(size):
+            words = [generator.randint(5, 10) for _ in range(3)]
+            words.insert(generator.randint(0, 2), 4)
+            documents.append(words)
+        return make_sample(documents, [[generator.randint(5, 10)] for _ in documents])
+
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    torch.manual_seed(shifted(6))
+    model.train()
+    for _ in range(70):
+        optimizer.zero_grad()
+        loss, size, _ = ours(model, batch(64))
+        (loss / size).backward()
+        optimizer.step()
+    sample = batch(200)
+    judge = SummarizationRL(ours.task, **{**DEFAULTS, **RL, **ON_KEY})
+    _, greedy = judge.draw(model, sample)
+    return judge.gains(sample, greedy, greedy, 0)[1][f"reward_{__name__}:AfterKey"] / 200
+
+
+ON_KEY = {"rewards": f"{__name__}:AfterKey", "rl_max_len": 1}
+
+
+def test_it_learns_what_only_the_reward_knows():
+    """The references hold a random word, so the likelihood teaches nothing; 1 of 6 words is right by chance."""
+    task = recurrent_task()
+    model = recurrent("pg_coverage", task)
+    start = copy.deepcopy(model)
+    assert train_on_key(SummarizationRL(task, **{**DEFAULTS, **RL, **ON_KEY}), model) > 0.9
+    likelihood = SummarizationRL(task, **{**DEFAULTS, **RL, **ON_KEY, "rl_weight": 0.0})
+    assert train_on_key(likelihood, start) < 0.6
