@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..layers.aggregation import Aggregation, EncoderGate
+from ..layers.dropout import use_compact_dropout
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
@@ -197,6 +198,7 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         if cfg.share_encoder_decoder_layers:
             for number in range(cfg.encoder.layers):  # by index: iterating over fairseq's list drops layers (layerdrop)
                 share_sublayers(encoder.layers[number], decoder.layers[number])
+        use_compact_dropout(self)
         self._register_state_dict_hook(leave_out_shared)
         self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
 
