@@ -16,7 +16,8 @@ from torch import Tensor
 
 from .attention import at_least_float32
 from .layers.figures import FIGURES, observe
-from .layers.pointer import PointerOutput
+from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
+from .layers.word_likelihood import WordRequest, asking_for
 from .vocabulary.candidates import Candidates
 from .vocabulary.output import OutputVocabulary
 
@@ -161,7 +162,8 @@ class SummarizationNLL(FairseqCriterion):
 
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
-        with observe(model, sample["target"] != self.padding_idx) as figures:
+        request = WordRequest(sample["target"], self.specials if self.label_smoothing else None)
+        with observe(model, sample["target"] != self.padding_idx) as figures, asking_for(request):
             logits, extra = model(**sample["net_input"])[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}
@@ -170,7 +172,8 @@ class SummarizationNLL(FairseqCriterion):
         target = vocabulary.target_columns(sample["target"])
         real = target != self.padding_idx
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, target, vocabulary.candidates)
+        log_vocab: LogVocab = extra.get("word_log_probs") or F.log_softmax(at_least_float32(logits), dim=-1)
+        nll, loss, logs = self._likelihood(log_vocab, pointer, target, vocabulary.candidates)
 
         coverage = nll.new_zeros(())
         weight = self.coverage_weight_now()
@@ -206,29 +209,22 @@ class SummarizationNLL(FairseqCriterion):
         return result
 
     def _likelihood(
-        self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
+        self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """The likelihood of each target word.
 
         Args:
-            logits: (N, T, C). target: (N, T), columns. candidates: the words of the softmax, if not all V.
+            log_vocab: log P_vocab. target: (N, T), columns. candidates: the words of the softmax, if not all V.
 
         Returns:
             negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
         """
-        log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        # for label smoothing: how many words the softmax can produce, one number or (N, 1), and the sum of their
-        # log-probabilities (N, T)
-        count: Any = log_vocab.shape[2] - len(self.specials)
-        producible = log_vocab
-        if candidates is not None and candidates.allowed is not None:
-            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
-            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
-        total = log_vocab.new_zeros(target.shape)
-        if self.label_smoothing:
-            total = producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2)
+        total, count = self._producible(log_vocab, candidates)
         if pointer is None:
-            nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
+            if isinstance(log_vocab, WordLogProbs):
+                nll = -log_vocab.target
+            else:
+                nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
             return nll, self._smoothed(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
@@ -242,6 +238,24 @@ class SummarizationNLL(FairseqCriterion):
             total, count = pointer.sum_of_log_probs(log_vocab, total, count)
             smooth = total / count
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
+
+    def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+        """What label smoothing needs of the words that the softmax can produce.
+
+        Returns:
+            the sum of their log-probabilities (N, T), 0 without label smoothing; how many they are, one number or
+            (N, 1).
+        """
+        if isinstance(log_vocab, WordLogProbs):
+            return log_vocab.total, log_vocab.width - len(self.specials)
+        count: Any = log_vocab.shape[2] - len(self.specials)
+        producible = log_vocab
+        if candidates is not None and candidates.allowed is not None:
+            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
+            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+        if not self.label_smoothing:
+            return log_vocab.new_zeros(log_vocab.shape[:2]), count
+        return producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2), count
 
     def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
         return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
