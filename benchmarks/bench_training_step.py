@@ -13,7 +13,6 @@ of a process that trains one system only.
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -110,15 +109,21 @@ def documents_of(length, args):
     return max(1, args.tokens // length)
 
 
+def most_resident():
+    """Largest resident set of this process so far, in KiB. (What getrusage tells counts the process that began it.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
 def peak(system, length, args):
     """Peak memory in MiB of a process that takes some steps with one system, and what it had before the first."""
     training = trainer(system, length, args.summary, args)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_resident()
     sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
     for _ in range(2):  # Adam's moments are there from the second step on
         training.train_step([sample])
     return {
-        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak MiB": most_resident() / 1024,
         "before the first step": before / 1024,
     }
 
