@@ -19,6 +19,7 @@ from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from .layers.word_likelihood import WordRequest, asking_for
 from .vocabulary.candidates import Candidates
+from .vocabulary.embedding import training_output_layer
 from .vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
@@ -163,7 +164,9 @@ class SummarizationNLL(FairseqCriterion):
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
         request = WordRequest(sample["target"], self.specials if self.label_smoothing else None)
-        with observe(model, sample["target"] != self.padding_idx) as figures, asking_for(request):
+        with observe(model, sample["target"] != self.padding_idx) as figures, asking_for(
+            request
+        ), training_output_layer():
             logits, extra = model(**sample["net_input"])[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}

@@ -307,8 +307,18 @@ class SummaryAttention(MultiheadAttention):
         return super().reorder_incremental_state(incremental_state, new_order)
 
 
+def _relu_in_place(layer: Any, cfg: Any) -> None:
+    """Let ReLU overwrite the output of the layer before it, which no gradient needs."""
+    if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
+        layer.activation_fn = torch.relu_
+
+
 class FocusEncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer with focus-attention."""
+
+    def __init__(self, cfg: Any):
+        super().__init__(cfg)
+        _relu_in_place(self, cfg)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> FocusAttention:
         return FocusAttention(
@@ -327,6 +337,7 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
     def __init__(self, cfg: Any, saliency: bool):
         self._saliency = saliency  # read by build_encoder_attention, which the base constructor calls
         super().__init__(cfg)
+        _relu_in_place(self, cfg)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.dropout import use_compact_dropout
+from ..layers.linear import use_training_linear
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
@@ -204,7 +205,11 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         if cfg.share_encoder_decoder_layers:
             for number in range(cfg.encoder.layers):  # by index: iterating over fairseq's list drops layers (layerdrop)
                 share_sublayers(encoder.layers[number], decoder.layers[number])
+        output = decoder.output_projection
+        for embedding in (encoder.embed_tokens, decoder.embed_tokens):
+            embedding.is_output_layer = output is not None and getattr(output, "weight", None) is embedding.weight
         use_compact_dropout(self)
+        use_training_linear(self)
         self._register_state_dict_hook(leave_out_shared)
         self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
 
