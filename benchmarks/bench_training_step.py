@@ -1,31 +1,40 @@
-"""One training step at the paper's sizes: fairseq's own transformer, and the ETADS systems.
+"""A training step and its memory at the paper's sizes: fairseq's own transformer, and the ETADS systems.
 
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
+    python benchmarks/bench_training_step.py --tiny --lengths 400 --runs 3 --output /tmp/try.json    (a minute)
 
-Forward, cross-entropy and backward, without the optimiser, of 10 documents of 400 tokens with summaries of 100 tokens
-and 50,000 words: the systems take turns in one process. fairseq's transformer has the sizes and the shared embeddings
-of etads_basic.
+A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, the clipping of
+the gradient norm, Adam and the logging. fairseq's transformer is trained as fairseq-train trains it, by the task
+``translation`` and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of
+etads_basic. Times are the CPU seconds of this process, which neighbours disturb less than the clock: medians of steps
+in which the systems take turns, and ratios to fairseq's step of the same turn. Peak memory is the largest resident set
+of a process that trains one system only.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
+import sys
 import time
 import warnings
 from argparse import Namespace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from bench_focus_attention import machine
+from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.trainer import Trainer
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
 
-SYSTEMS = ("transformer", "etads_basic", "etads_focus", "etads_saliency", "etads")
+SYSTEMS = ("transformer", "etads_basic", "etads_focus", "etads_saliency", "etads", "etads --pointer soft")
+LENGTHS = (400, 1024, 4096)
 SIZES = {
     "encoder_layers": 4,
     "decoder_layers": 4,
@@ -36,6 +45,15 @@ SIZES = {
     "max_source_positions": 401,
     "max_target_positions": 101,
 }
+OF_FAIRSEQ = ["--encoder-learned-pos", "--decoder-learned-pos", "--share-all-embeddings"]
+COMMON = [
+    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2", "--max-update", "1000"),
+    *("--dropout", "0.2", "--encoder-layers", "4", "--decoder-layers", "4", "--max-tokens", "4096", "--cpu"),
+]  # fmt: skip
+TINY = [
+    *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
+    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
+]  # fmt: skip
 
 
 def build(system, vocabulary):
@@ -47,38 +65,132 @@ def build(system, vocabulary):
     return ARCH_MODEL_REGISTRY[system].build_model(cfg, task).train()
 
 
+def trainer(system, length, summary, args):
+    """fairseq's Trainer of one system, as fairseq-train makes it."""
+    ours = system != "transformer"
+    arch, *more = system.split(" ")
+    command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *more, *COMMON]
+    command += ["--criterion", "summarization_nll" if ours else "cross_entropy"]
+    command += [*(TINY if args.tiny else []), "--max-source-positions", str(length + 1)]
+    command += ["--max-target-positions", str(summary + 1), *args.option]
+    command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    torch.manual_seed(1)
+    dictionary = numbered_dictionary(args.vocabulary)
+    task = TASK_REGISTRY["summarization" if ours else "translation"](cfg.task, dictionary, dictionary)
+    made = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    made.lr_step_begin_epoch(1)
+    return made
+
+
+def batch(documents, length, summary, vocabulary):
+    """A batch as the data sets make them; the last document is an eighth shorter, so that there is padding to mask."""
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randint(4, vocabulary, (documents, length), generator=generator)
+    source[:, -1] = 2
+    if documents > 1:
+        source[-1] = torch.cat([torch.full((length // 8,), 1), source[-1, length // 8 :]])  # fairseq pads on the left
+    target = torch.randint(4, vocabulary, (documents, summary), generator=generator)
+    target[:, -1] = 2
+    return {
+        "id": torch.arange(documents),
+        "nsentences": documents,
+        "ntokens": target.numel(),
+        "net_input": {
+            "src_tokens": source,
+            "src_lengths": source.ne(1).sum(1),
+            "prev_output_tokens": target.roll(1, dims=1),
+        },
+        "target": target,
+    }
+
+
+def documents_of(length, args):
+    return max(1, args.tokens // length)
+
+
+def most_resident():
+    """Largest resident set of this process so far, in KiB. (What getrusage tells counts the process that began it.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+def peak(system, length, args):
+    """Peak memory in MiB of a process that takes some steps with one system, and what it had before the first."""
+    training = trainer(system, length, args.summary, args)
+    before = most_resident()
+    sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
+    for _ in range(2):  # Adam's moments are there from the second step on
+        training.train_step([sample])
+    return {
+        "peak MiB": most_resident() / 1024,
+        "before the first step": before / 1024,
+    }
+
+
+def peak_in_own_process(system, length, arguments):
+    command = [sys.executable, __file__, *arguments, "--peak-of", system, "--lengths", str(length)]
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def seconds(length, args):
+    """System -> CPU seconds of each step, the systems taking turns."""
+    trainings = {system: trainer(system, length, args.summary, args) for system in args.systems}
+    sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
+    found = {system: [] for system in args.systems}
+    for run in range(args.runs + 1):
+        for system, training in trainings.items():
+            started = time.process_time()
+            training.train_step([sample])
+            if run:  # the first is a warm-up
+                found[system].append(time.process_time() - started)
+    return found
+
+
+def measure(length, args, arguments):
+    report = {"documents": documents_of(length, args), "systems": {}}
+    times = seconds(length, args) if args.runs else {}
+    for system in args.systems:
+        row = report["systems"][system] = {}
+        if times:
+            row["CPU seconds"] = round(statistics.median(times[system]), 3)
+            pairs = zip(times[system], times[args.systems[0]])
+            row["time ratio"] = round(statistics.median(own / first for own, first in pairs), 3)
+        if not args.no_memory:
+            row.update((name, round(value)) for name, value in peak_in_own_process(system, length, arguments).items())
+            first = report["systems"][args.systems[0]]["peak MiB"]
+            row["memory ratio"] = round(row["peak MiB"] / first, 3)
+        print(f"{length} tokens, {system}: {row}", flush=True)
+    return report
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "training_step.json")
-    parser.add_argument("--runs", type=int, default=7, help="counted steps of each system (default: %(default)s)")
+    parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=list(LENGTHS))
+    parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
+    parser.add_argument("--tokens", type=int, default=4096, help="source tokens in a batch (default: %(default)s)")
+    parser.add_argument("--summary", type=int, default=100, help="words of a summary (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=5, help="counted steps of each system; 0: memory only (default: 5)")
     parser.add_argument("--vocabulary", type=int, default=50000)
+    parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
+    parser.add_argument("--tiny", action="store_true", help="the quickstart's sizes: 2+2 layers, width 128")
+    parser.add_argument("--no-memory", action="store_true", help="times only")
+    parser.add_argument("--option", action="append", default=[], help="a word for all fairseq-train commands")
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    models = {system: build(system, args.vocabulary) for system in SYSTEMS}
-    generator = torch.Generator().manual_seed(0)
-    # one shorter document, so that there is padding to mask as in real batches
-    source = torch.randint(4, args.vocabulary, (10, 400), generator=generator)
-    source[-1, 350:] = 1
-    target = torch.randint(4, args.vocabulary, (10, 100), generator=generator)
-    lengths = source.ne(1).sum(1)
-    seconds = {system: [] for system in SYSTEMS}
-    for run in range(args.runs + 1):
-        for system, model in models.items():
-            model.zero_grad()
-            started = time.perf_counter()
-            out, _ = model(source, lengths, target)
-            F.cross_entropy(out.flatten(0, 1), target.flatten()).backward()
-            if run:
-                seconds[system].append(time.perf_counter() - started)
-    medians = {system: statistics.median(values) for system, values in seconds.items()}
+    torch.set_num_threads(args.threads)
+    if args.peak_of:
+        print(json.dumps(peak(args.peak_of, args.lengths[0], args)))
+        return
     report = {
         "machine": machine(),
-        "step": "10 documents x 400 tokens, 10 summaries x 100 tokens, forward and backward, float32",
+        "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, summaries of {args.summary} words, float32",
         "vocabulary": args.vocabulary,
-        "median seconds": {system: round(value, 3) for system, value in medians.items()},
-        "ratio to transformer": {s: round(v / medians["transformer"], 3) for s, v in medians.items()},
+        "lengths": {length: measure(length, args, sys.argv[1:]) for length in args.lengths},
     }
-    print(json.dumps(report, indent=2))
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=2) + "\n")
 

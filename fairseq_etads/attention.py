@@ -10,11 +10,12 @@ Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequenc
 """
 
 import math
-from typing import Optional, Tuple, Union
+from typing import List, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from .focus import PADDING_SCORE
 from .focus import focal_bias as focal_bias
@@ -71,6 +72,12 @@ def gate_logits(
     return logits if gate_level is None else logits + gate_level[:, None, None]
 
 
+RECOMPUTED_WEIGHTS = 2**20
+"""From so many weights (B * H * T * S) on, saliency-selection in training computes them again in the backward pass."""
+GROUPED_WEIGHTS = 2**21
+"""Most weights of the documents that are then computed with at a time: 8 MiB in float32."""
+
+
 def saliency_attention(
     q: Tensor,
     k: Tensor,
@@ -102,7 +109,42 @@ def saliency_attention(
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
+
+    In training, of many weights only the inputs are kept: the backward pass computes the weights again, some documents
+    at a time, with the same dropout.
     """
+    rest = dropout_p, need_weights, own_format, form, gate_level
+    weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
+    if not torch.is_grad_enabled() or len(q) * weights_per_document < RECOMPUTED_WEIGHTS:
+        return _saliency_attention(q, k, v, gate_q, gate_k, key_padding_mask, *rest)
+    group = max(1, GROUPED_WEIGHTS // weights_per_document)
+    masks: List[Optional[Tensor]] = [None] * len(q)
+    if key_padding_mask is not None:
+        masks[: -(-len(q) // group)] = key_padding_mask.split(group)
+    pieces = [
+        checkpoint(_saliency_attention, *tensors, mask, *rest, use_reentrant=False, preserve_rng_state=dropout_p > 0)
+        for *tensors, mask in zip(*(x.split(group) for x in (q, k, v, gate_q, gate_k)), masks)
+    ]
+    if need_weights:
+        outs, weights = zip(*pieces)
+        return torch.cat(outs), torch.cat(weights)
+    return torch.cat(pieces)
+
+
+def _saliency_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate_q: Tensor,
+    gate_k: Tensor,
+    key_padding_mask: Optional[Tensor],
+    dropout_p: float,
+    need_weights: bool,
+    own_format: bool,
+    form: str,
+    gate_level: Optional[Tensor],
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """:func:`saliency_attention` at once; everything between its inputs and its output is kept for training."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
     if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); log 2 makes it the very same e at logits of 0
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))

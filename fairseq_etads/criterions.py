@@ -16,8 +16,10 @@ from torch import Tensor
 
 from .attention import at_least_float32
 from .layers.figures import FIGURES, observe
-from .layers.pointer import PointerOutput
+from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
+from .layers.word_likelihood import WordRequest, asking_for
 from .vocabulary.candidates import Candidates
+from .vocabulary.embedding import training_output_layer
 from .vocabulary.output import OutputVocabulary
 
 OURS = ("summarization_nll", "summarization_rl")
@@ -212,14 +214,17 @@ class SummarizationNLL(FairseqCriterion):
             negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
             (N, T); what else the model returns.
         """
-        logits, extra = model(**net_input)[:2]
+        request = WordRequest(target, self.specials if self.label_smoothing else None)
+        with asking_for(request), training_output_layer():
+            logits, extra = model(**net_input)[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}
         # models that are not this project's have a column for every word that they know
         vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         pointer: Optional[PointerOutput] = extra.get("pointer")
-        nll, loss, logs = self._likelihood(logits, pointer, columns, vocabulary.candidates)
+        log_vocab: LogVocab = extra.get("word_log_probs") or F.log_softmax(at_least_float32(logits), dim=-1)
+        nll, loss, logs = self._likelihood(log_vocab, pointer, columns, vocabulary.candidates)
         return nll, loss, columns != self.padding_idx, logs, extra
 
     def word_losses(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tuple[Tensor, Tensor]:
@@ -243,29 +248,22 @@ class SummarizationNLL(FairseqCriterion):
         return result
 
     def _likelihood(
-        self, logits: Tensor, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
+        self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """The likelihood of each target word.
 
         Args:
-            logits: (N, T, C). target: (N, T), columns. candidates: the words of the softmax, if not all V.
+            log_vocab: log P_vocab. target: (N, T), columns. candidates: the words of the softmax, if not all V.
 
         Returns:
             negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
         """
-        log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        # for label smoothing: how many words the softmax can produce, one number or (N, 1), and the sum of their
-        # log-probabilities (N, T)
-        count: Any = log_vocab.shape[2] - len(self.specials)
-        producible = log_vocab
-        if candidates is not None and candidates.allowed is not None:
-            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
-            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
-        total = log_vocab.new_zeros(target.shape)
-        if self.label_smoothing:
-            total = producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2)
+        total, count = self._producible(log_vocab, candidates)
         if pointer is None:
-            nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
+            if isinstance(log_vocab, WordLogProbs):
+                nll = -log_vocab.target
+            else:
+                nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
             return nll, self._smoothed(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
@@ -279,6 +277,24 @@ class SummarizationNLL(FairseqCriterion):
             total, count = pointer.sum_of_log_probs(log_vocab, total, count)
             smooth = total / count
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
+
+    def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+        """What label smoothing needs of the words that the softmax can produce.
+
+        Returns:
+            the sum of their log-probabilities (N, T), 0 without label smoothing; how many they are, one number or
+            (N, 1).
+        """
+        if isinstance(log_vocab, WordLogProbs):
+            return log_vocab.total, log_vocab.width - len(self.specials)
+        count: Any = log_vocab.shape[2] - len(self.specials)
+        producible = log_vocab
+        if candidates is not None and candidates.allowed is not None:
+            count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
+            producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
+        if not self.label_smoothing:
+            return log_vocab.new_zeros(log_vocab.shape[:2]), count
+        return producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2), count
 
     def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
         return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth

@@ -8,12 +8,14 @@ Source: You et al. 2019, "Improving Abstractive Document Summarization with Sali
 section 3.2. docs/etads.md says how it is computed, and how exactly.
 """
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+
+from .kernels import flash_attention, flash_attention_backward, has_flash_attention
 
 SCOPE_FLOOR = 0.1
 """Smallest scope sigma, in tokens. At the floor the next token already has a bias of -200, so the attention is one-hot
@@ -159,37 +161,104 @@ def _gradient_columns(focus: _Focus, positions: Tensor, lengths: Tensor) -> Tupl
     return queries - queries.detach(), keys
 
 
+def _padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
+    """Columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that with ``width`` more C is a multiple of 8.
+
+    Fused kernels want that of a head's width, and C itself may as well be one. The keys' are expanded to (B, H, S, C).
+    """
+    extra = -(-queries.size(-1) // 8) * 8
+    extra += -(width + extra) % 8
+    queries = F.pad(queries, (0, extra - queries.size(-1)))
+    keys = F.pad(keys, (0, extra - keys.size(-1)))
+    return queries, keys[:, None].expand(-1, queries.shape[1], -1, -1)
+
+
+def _with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """q, k and v (B, H, S, D) with padded columns before them, to be multiplied without a scale.
+
+    The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is scaled here
+    and not by the kernel, because scaling the columns would round what was made exact. v has zeros behind it, because
+    the kernels want one head width.
+    """
+    scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
+    return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
+
+
+class _FlashFocus(torch.autograd.Function):
+    """softmax(q k^T + columns) v by torch's fused kernel for CPUs, which keeps q, k, v, the columns and the output.
+
+    Inputs: q, k, v (B, H, S, D); value columns of queries (B, H, S, C) and keys (B, S, C); gradient columns of queries
+    (B, H, S, G) and keys (B, S, G). What autograd would keep are the widened copies of q, k, v and the output, too.
+    Gradient columns take part in the backward pass alone, since they add 0. Documents are computed with in groups, so
+    that the copies are small.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        q, k, v, queries, keys, _, gradient_keys = inputs
+        batch, heads, length, width = q.shape
+        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # laid out as the next layer reads it
+        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # as the kernel lays it out
+        for rows in _groups(q):
+            columns = _padded_columns(queries[rows], keys[rows], width)
+            widened, normaliser[rows] = flash_attention(*_with_columns(q[rows], k[rows], v[rows], *columns))
+            out[rows] = widened[..., :width]
+        ctx.save_for_backward(q, k, v, queries, keys, gradient_keys, out, normaliser)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
+        q, k, v, queries, keys, gradient_keys, out, normaliser = ctx.saved_tensors
+        width, values, count = q.shape[3], queries.shape[3], gradient_keys.shape[2]
+        of_q, of_k, of_v = (torch.empty_like(x) for x in (q, k, v))
+        of_columns = queries.new_empty(*queries.shape[:3], count)
+        for rows in _groups(q):
+            wide_keys = torch.cat([keys[rows], gradient_keys[rows]], dim=-1)
+            columns = _padded_columns(F.pad(queries[rows], (0, count)), wide_keys, width)
+            extra = columns[0].size(-1)
+            wide = _with_columns(q[rows], k[rows], v[rows], *columns)
+            outs = (F.pad(x[rows], (0, extra)) for x in (gradients[0], out))
+            wide_q, wide_k, wide_v = flash_attention_backward(next(outs), *wide, next(outs), normaliser[rows])
+            torch.mul(wide_q[..., extra:], width**-0.5, out=of_q[rows])
+            of_k[rows], of_v[rows] = wide_k[..., extra:], wide_v[..., :width]
+            of_columns[rows] = wide_q[..., values : values + count]
+        return of_q, of_k, of_v, None, None, of_columns, None
+
+
+GROUP_ELEMENTS = 2**20
+"""Most numbers in the queries of the documents that :class:`_FlashFocus` computes with at a time."""
+
+
+def _groups(q: Tensor) -> "List[slice]":
+    """Slices of the documents."""
+    size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
+    return [slice(start, start + size) for start in range(0, len(q), size)]
+
+
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
-    batch, heads, length, width = q.shape
+    batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
-    columns = [_value_columns(focus, positions, lengths)]
-    if torch.is_grad_enabled() and focus.needs_gradient:
-        columns.append(_gradient_columns(focus, positions, lengths))
-    query_columns = torch.cat([queries.to(q.dtype) for queries, _ in columns], dim=-1)
-    key_columns = torch.cat([keys for _, keys in columns], dim=-1).to(q.dtype)
+    queries, keys = _value_columns(focus, positions, lengths)
+    queries, keys = queries.to(q.dtype), keys.to(q.dtype)
     if padding is not None:
-        key_columns = key_columns.masked_fill(padding.unsqueeze(-1), 0.0)
-        key_columns = torch.cat([key_columns, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
-        query_columns = F.pad(query_columns, (0, 1), value=1.0)
-    # fused kernels want a head width that is a multiple of 8, and the same one for q, k and v
-    extra = -(-query_columns.size(-1) // 8) * 8
-    extra += -(width + extra) % 8
-    query_columns = F.pad(query_columns, (0, extra - query_columns.size(-1)))
-    key_columns = F.pad(key_columns, (0, extra - key_columns.size(-1)))
-    key_columns = key_columns[:, None].expand(batch, heads, length, extra)
-    # The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is scaled
-    # here and not by the kernel, because scaling the columns would round what was made exact.
-    out = F.scaled_dot_product_attention(
-        torch.cat([query_columns, q * width**-0.5], dim=-1),
-        torch.cat([key_columns, k], dim=-1),
-        F.pad(v, (0, extra)),
-        dropout_p=dropout_p,
-        scale=1.0,
-    )
-    return out[..., :width]
+        keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
+        keys = torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
+        queries = F.pad(queries, (0, 1), value=1.0)
+    if torch.is_grad_enabled() and focus.needs_gradient:
+        gradient_queries, gradient_keys = _gradient_columns(focus, positions, lengths)
+        gradient_queries, gradient_keys = gradient_queries.to(q.dtype), gradient_keys.to(q.dtype)
+        if padding is not None:
+            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
+        if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
+            result: Tensor = _FlashFocus.apply(q, k, v, queries, keys, gradient_queries, gradient_keys)
+            return result
+        queries = torch.cat([queries, gradient_queries], dim=-1)
+        keys = torch.cat([keys, gradient_keys], dim=-1)
+    wide = _with_columns(q, k, v, *_padded_columns(queries, keys, width))
+    return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., :width]
 
 
 def _focus_by_bias(

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, NamedTuple, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,25 @@ _IMPOSSIBLE = -1e30
 """Stands for log 0 where a gradient has to pass, which minus infinity would turn into NaN."""
 _CERTAIN = 1e4
 """Logit of a probability of 1."""
+
+
+class WordLogProbs(NamedTuple):
+    """log P_vocab of those words that a loss needs, in place of log P_vocab (N, T, C) of all words.
+
+    Attributes:
+        width: C. target: (N, T), of the target words; those of slots do not matter. in_document: (N, T, U), of each
+            distinct word of the document; U = 0 where they are not needed. total: (N, T), the sum over the words that
+            label smoothing counts; 0 without label smoothing.
+    """
+
+    width: int
+    target: Tensor
+    in_document: Tensor
+    total: Tensor
+
+
+LogVocab = Union[Tensor, WordLogProbs]
+"""log P_vocab (N, T, C), at least float32, or what is needed of it."""
 
 
 @dataclass
@@ -70,15 +89,19 @@ class PointerOutput:
         smallest = torch.finfo(sums.dtype).tiny  # its logarithm is finite, and so is the gradient
         return sums.clamp(min=smallest).log()
 
-    def _document_words(self, log_vocab: Tensor) -> Tuple[Tensor, Tensor]:
-        """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each.
+    def document_columns(self) -> Tensor:
+        """The columns of each document's distinct words, expanded to (N, T, U); 0 fills shorter rows."""
+        return self._expand(self.vocab.word_columns)
 
-        Args:
-            log_vocab: (N, T, C), log P_vocab.
-        """
-        columns, width = self._expand(self.vocab.word_columns), self.vocab.softmax_width  # (N, T, U)
+    def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
+        """log P of each distinct word of the document, by generating alone and with copying: (N, T, U) each."""
+        columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
-        generated = log_vocab.gather(2, columns.clamp(max=width - 1)) + log_gen[:, :, None]
+        if isinstance(log_vocab, WordLogProbs):
+            generated = log_vocab.in_document
+        else:
+            generated = log_vocab.gather(2, columns.clamp(max=width - 1))
+        generated = generated + log_gen[:, :, None]
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
         return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
 
@@ -110,11 +133,11 @@ class PointerOutput:
         in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
         return scores.scatter(2, columns, in_document)
 
-    def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
+    def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
 
         Args:
-            log_vocab: (N, T, C), float32, log P_vocab.
+            log_vocab: log P_vocab; see ``LogVocab``.
             target: (N, T), int64, columns.
 
         Returns:
@@ -125,7 +148,7 @@ class PointerOutput:
         copied = log_point + self.log_copy.masked_fill(~self.positions_of(target), _IMPOSSIBLE).logsumexp(dim=2)
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
-    def supervised_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Nallapati et al., section 2.3: the switch is told to point exactly where the word is not in the vocabulary.
 
         Args:
@@ -135,18 +158,18 @@ class PointerOutput:
             log P of the word, given the right decision; log P of that decision; whether it is to point; each (N, T).
             A word that occurs several times is pointed at where it occurs first.
         """
-        point = target >= log_vocab.shape[2]
+        point = target >= self.vocab.softmax_width
         first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
         pointed = self.log_copy.gather(2, first)[:, :, 0]
         word = torch.where(point, pointed, _log_prob_of(log_vocab, target))
         log_gen, log_point = F.logsigmoid(self.gate), F.logsigmoid(-self.gate)
         return word, torch.where(point, log_point, log_gen), point
 
-    def sum_of_log_probs(self, log_vocab: Tensor, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
+    def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
         """Sum of log P over the words that can be produced, and their number: what label smoothing needs.
 
         Args:
-            log_vocab: (N, T, C), float32, log P_vocab.
+            log_vocab: log P_vocab; see ``LogVocab``.
             total: (N, T), its sum over the words that can be generated. count: how many these are, or (N, 1).
 
         Returns:
@@ -155,7 +178,7 @@ class PointerOutput:
         log_gen = self._log_gates()[0]
         # copying changes only the words of the document: correct the plain sum for those
         generated, mixed = self._document_words(log_vocab)
-        in_softmax = self._expand(self.vocab.word_columns) < log_vocab.shape[2]
+        in_softmax = self.document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
         change = change.masked_fill(~self._expand(self.vocab.is_word), 0).sum(dim=2)
         slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
@@ -176,8 +199,10 @@ class PointerOutput:
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
 
 
-def _log_prob_of(log_vocab: Tensor, target: Tensor) -> Tensor:
+def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
     """log P_vocab (N, T) of columns (N, T); almost minus infinity for slots, which cannot be generated."""
+    if isinstance(log_vocab, WordLogProbs):
+        return log_vocab.target.masked_fill(target >= log_vocab.width, _IMPOSSIBLE)
     width = log_vocab.shape[2]
     picked = log_vocab.gather(2, target.clamp(max=width - 1)[:, :, None])[:, :, 0]
     return picked.masked_fill(target >= width, _IMPOSSIBLE)

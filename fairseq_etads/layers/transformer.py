@@ -160,7 +160,8 @@ class BridgeAttention(Observed, MultiheadAttention):
 
         weights: Optional[Tensor] = None
         if self.gate_q_proj is not None:
-            out, weights = self._gated(q, k, v, projected, memory["prev_gate_key"], mask, stepwise)
+            gate_k = memory["prev_gate_key"]
+            out, weights = self._gated(q, k, v, projected, gate_k, mask, stepwise, need_weights)
         elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
             weights = attention_weights(q, k, mask, own_format=stepwise)
             out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
@@ -182,7 +183,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         gate_k: Tensor,
         key_padding_mask: Optional[Tensor],
         own_format: bool,
-    ) -> Tuple[Tensor, Tensor]:
+        need_weights: bool,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """:func:`saliency_attention` with the gate's queries made of the projected queries (T, B, d_m)."""
         assert self.gate_q_proj is not None
         gate_q = self._gate_vectors(self.gate_q_proj(projected))
@@ -194,10 +196,10 @@ class BridgeAttention(Observed, MultiheadAttention):
         if self.observer is not None:
             self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, key_padding_mask, self.gate, level))
         dropout_p = _dropout_p(self)
-        out, weights = saliency_attention(
-            q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, True, own_format, self.gate, level
+        result = saliency_attention(
+            q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, need_weights, own_format, self.gate, level
         )
-        return out, weights
+        return result if isinstance(result, tuple) else (result, None)
 
     def _gate_vectors(self, projected: Tensor) -> Tensor:
         """(T, B, d_m) -> (B, H, T, D); of length 1 where the gate is a cosine's."""
@@ -305,8 +307,18 @@ class SummaryAttention(MultiheadAttention):
         return super().reorder_incremental_state(incremental_state, new_order)
 
 
+def _relu_in_place(layer: Any, cfg: Any) -> None:
+    """Let ReLU overwrite the output of the layer before it, which no gradient needs."""
+    if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
+        layer.activation_fn = torch.relu_
+
+
 class FocusEncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer with focus-attention."""
+
+    def __init__(self, cfg: Any):
+        super().__init__(cfg)
+        _relu_in_place(self, cfg)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> FocusAttention:
         return FocusAttention(
@@ -325,6 +337,7 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
     def __init__(self, cfg: Any, saliency: bool):
         self._saliency = saliency  # read by build_encoder_attention, which the base constructor calls
         super().__init__(cfg)
+        _relu_in_place(self, cfg)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False

@@ -17,9 +17,12 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..layers.aggregation import Aggregation, EncoderGate
+from ..layers.dropout import use_compact_dropout
+from ..layers.linear import use_training_linear
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
+from ..layers.word_likelihood import requested_log_probs
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
 from ..vocabulary.output import OutputVocabulary
@@ -151,7 +154,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         """As fairseq's: logits (N, T, V) and extras; prev_output_tokens (N, T) are ids of the dictionary.
 
         Extras are also "vocabulary", the batch's :class:`OutputVocabulary`, and with a pointer "pointer", its
-        :class:`PointerOutput`.
+        :class:`PointerOutput`. Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns its
+        states instead of logits, and "word_log_probs".
         """
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         if features_only:
@@ -165,7 +169,11 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(prev_output_tokens, source, steps, self.dictionary.unk())
             extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots, history)
-        return self.output_layer(states), extra
+        words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
+        if words is None:
+            return self.output_layer(states), extra
+        extra["word_log_probs"] = words
+        return states, extra
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
         """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
@@ -197,6 +205,11 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         if cfg.share_encoder_decoder_layers:
             for number in range(cfg.encoder.layers):  # by index: iterating over fairseq's list drops layers (layerdrop)
                 share_sublayers(encoder.layers[number], decoder.layers[number])
+        output = decoder.output_projection
+        for embedding in (encoder.embed_tokens, decoder.embed_tokens):
+            embedding.is_output_layer = output is not None and getattr(output, "weight", None) is embedding.weight
+        use_compact_dropout(self)
+        use_training_linear(self)
         self._register_state_dict_hook(leave_out_shared)
         self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
 

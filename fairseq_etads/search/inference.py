@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import compat, kernels
+from ..layers.linear import is_plain_linear
 from ..layers.precision import keeps_float32
 from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
@@ -157,7 +158,7 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
 def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:
     """Put ``make(name, layer)`` in the place of each linear layer inside that has more than one output."""
     for name, child in module.named_children():
-        if type(child) is not nn.Linear:  # nor a subclass, which may compute something else
+        if not is_plain_linear(child):  # nor a subclass, which may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(name, child))
@@ -207,10 +208,10 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     if isinstance(output, SharedTableOutput):
         output = result.decoder.output_projection = output.as_linear()
     if int8:
-        if type(output) is nn.Linear:
+        if is_plain_linear(output):
             result.decoder.output_projection = WideLinear(output, Int8Linear)
         _replace_linears(result.decoder, lambda _, linear: Int8Linear(linear.weight, linear.bias))
-    elif packed and type(output) is nn.Linear:
+    elif packed and is_plain_linear(output):
         result.decoder.output_projection = WideLinear(output, lambda w, b: PackedLinear(w, b, products, products))
     if packed:
         result.memory_dtype = products

@@ -1,7 +1,9 @@
 """Word vectors: the embedding layer, pretrained vectors from files, and tables with sparse gradients."""
 
+import contextlib
+import contextvars
 import logging
-from typing import Optional
+from typing import Iterator, Optional
 
 import torch
 import torch.nn.functional as F
@@ -33,14 +35,32 @@ def wants_sparse_gradient(weight: Tensor) -> bool:
     return bool(getattr(weight, "sparse_gradient", False))
 
 
+_output_is_trained = contextvars.ContextVar("output_is_trained", default=False)
+
+
+@contextlib.contextmanager
+def training_output_layer() -> Iterator[None]:
+    """Inside, and in this thread only, a loss is computed that depends on the whole output layer."""
+    token = _output_is_trained.set(True)
+    try:
+        yield
+    finally:
+        _output_is_trained.reset(token)
+
+
 class VocabularyEmbedding(nn.Embedding):
     """V word vectors; an id from V on (a word of the copy tail, or a slot) gets the vector of the unknown word.
+
+    Attributes:
+        is_output_layer: whether the same table is the decoder's output layer. A model sets it.
 
     Args:
         weights: an embedding whose table (at least V rows, D) and padding index are taken over.
         unk: id of the unknown word.
         known_words: V; None: as many as the table has rows.
     """
+
+    is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # with a weight, or it would initialise one of its own; the meta device instead takes a second to import
@@ -53,7 +73,18 @@ class VocabularyEmbedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
-        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
+        sparse = wants_sparse_gradient(self.weight) or (self.is_output_layer and self._adds_to_output_gradient())
+        return F.embedding(known, self.weight, self.padding_idx, sparse=sparse)
+
+    def _adds_to_output_gradient(self) -> bool:
+        """Whether a gradient of the output layer, of the whole table, comes first in the backward pass.
+
+        autograd then adds the gradient of the rows that are looked up to it, where a dense one would take the memory of
+        a table, and the time to fill and add it.
+        """
+        weight = self.weight  # no parameter, but part of one, under --ddp-backend fully_sharded
+        full_precision = weight.dtype in (torch.float32, torch.float64) and isinstance(weight, nn.Parameter)
+        return _output_is_trained.get() and full_precision
 
 
 class SharedTableOutput(nn.Module):

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fairseq_etads import focus
 from fairseq_etads.attention import hierarchical_attention
 from fairseq_etads.focus import document_positions, focal_bias, focus_attention
 
@@ -50,15 +51,22 @@ def test_center_and_scope_get_gradient_without_each_other(which):
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkeypatch, width, padded, gradient):
-    """6 columns of the bias, 9 more where a gradient is wanted, 1 for padding; then the head itself."""
+    """6 columns of the bias, 1 for padding, 9 more in the backward pass where a gradient is wanted; then the head."""
     seen, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: seen.append([*a]) or kernel(*a, **k))
+    for name in ("flash_attention", "flash_attention_backward"):
+        plain = getattr(focus, name)
+        monkeypatch.setattr(focus, name, lambda *a, plain=plain: seen.append(a) or plain(*a))
     inputs = random_inputs(5, 2.0, width)
     inputs[3].requires_grad_(gradient)
-    focus_attention(*inputs, torch.tensor([[False] * 4 + [padded]]) if padded else None)
-    columns = 8 * math.ceil((6 + 9 * gradient + padded) / 8)
-    expected = 8 * math.ceil((columns + width) / 8)
-    assert [x.shape[-1] for x in seen[0]] == [expected] * 3
+    out = focus_attention(*inputs, torch.tensor([[False] * 4 + [padded]]) if padded else None)
+    if gradient:
+        out.sum().backward()
+    widths = [[x.shape[-1] for x in call[:3]] for call in seen]
+    expected = []
+    for columns in [6 + padded] + [6 + 9 + padded] * gradient:
+        expected.append([8 * math.ceil((8 * math.ceil(columns / 8) + width) / 8)] * 3)
+    assert widths == expected
 
 
 def test_everything_is_computed_in_the_widest_format():

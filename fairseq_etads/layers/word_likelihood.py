@@ -1,0 +1,182 @@
+"""Log-probabilities of the words that a loss needs, without a distribution over all words.
+
+A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer those of the
+document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V x d
+table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its logarithm and
+their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
+
+The criterion asks by :func:`asking_for`, and a decoder that can answers with :class:`WordLogProbs` in place of logits.
+So the table is read inside the model's forward pass, as distributed training wants it.
+"""
+
+import contextlib
+import contextvars
+import math
+from dataclasses import dataclass
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import at_least_float32
+from ..vocabulary.embedding import SharedTableOutput
+from ..vocabulary.output import OutputVocabulary
+from .pointer import PointerOutput, WordLogProbs
+
+CHUNK_ELEMENTS = 2**22
+"""Most logits that are worked on at once: 16 MiB in float32."""
+NARROWEST_CHUNK = 1024
+"""Fewest columns of a chunk, however many rows there are: narrower products are slower."""
+
+
+@dataclass
+class WordRequest:
+    """What a loss wants to know.
+
+    Attributes:
+        target: (N, T), int64, ids of the dictionary.
+        without: columns left out of the sum over all words; None: no sum is wanted.
+    """
+
+    target: Tensor
+    without: Optional[Sequence[int]] = None
+
+
+_request: "contextvars.ContextVar[Optional[WordRequest]]" = contextvars.ContextVar("word_request", default=None)
+
+
+@contextlib.contextmanager
+def asking_for(request: WordRequest) -> Iterator[None]:
+    """Inside, and in this thread only, decoders that can give :class:`WordLogProbs` instead of logits."""
+    token = _request.set(request)
+    try:
+        yield
+    finally:
+        _request.reset(token)
+
+
+def _chunks(rows: int, columns: int) -> Iterator[slice]:
+    width = max(NARROWEST_CHUNK, CHUNK_ELEMENTS // max(1, rows))
+    for start in range(0, columns, width):
+        yield slice(start, min(start + width, columns))
+
+
+def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
+    """Which of the columns are in a chunk, and their places in it; 0 for those that are not."""
+    inside = (columns >= chunk.start) & (columns < chunk.stop)
+    return inside, (columns - chunk.start).masked_fill(~inside, 0)
+
+
+class _WordLogProbs(torch.autograd.Function):
+    """Chosen columns of log softmax(states table^T + bias), and the sum over all columns.
+
+    Inputs: states (M, d); table (at least V, d); bias (V,) or None; columns (M, K), below V; V; columns that the sum
+    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is wanted.
+
+    The backward pass turns the logits into their gradient in place, so there can be only one.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, table: Tensor, bias: Optional[Tensor], columns: Tensor, size: int, without: Any
+    ) -> Tuple[Tensor, Tensor]:
+        kept: List[Optional[Tensor]] = []
+        picked = at_least_float32(states).new_zeros(columns.shape)
+        total = picked.new_zeros(len(states))
+        normaliser = picked.new_full((len(states),), -math.inf)
+        needs_gradient = any(ctx.needs_input_grad[:3])
+        for chunk in _chunks(len(states), size):
+            logits = nn.functional.linear(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
+            wide = at_least_float32(logits)
+            normaliser = torch.logaddexp(normaliser, wide.logsumexp(dim=1))
+            inside, place = _inside(columns, chunk)
+            picked = torch.where(inside, wide.gather(1, place), picked)
+            if without is not None:
+                total += wide.sum(dim=1)
+                left_out = [column - chunk.start for column in without if chunk.start <= column < chunk.stop]
+                total -= wide[:, left_out].sum(dim=1)
+            if needs_gradient:
+                kept.append(logits)
+        if without is not None:
+            total -= (size - len(without)) * normaliser
+        ctx.save_for_backward(states, table, columns, normaliser)
+        ctx.kept, ctx.size, ctx.without, ctx.has_bias = kept, size, without, bias is not None
+        return picked - normaliser[:, None], total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
+        states, table, columns, normaliser = ctx.saved_tensors
+        kept, ctx.kept = ctx.kept, None
+        if kept is None:
+            raise RuntimeError("the log-probabilities of words have one backward pass only: it uses up their logits")
+        of_picked, of_total = gradients
+        share = of_picked.sum(dim=1)  # of the softmax
+        if ctx.without is not None:
+            share = share + (ctx.size - len(ctx.without)) * of_total
+        of_states = torch.zeros_like(states)
+        of_table = table.new_empty(table.shape)
+        of_table[ctx.size :] = 0
+        of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
+        for number, chunk in enumerate(_chunks(len(states), ctx.size)):
+            gradient = at_least_float32(kept[number])
+            kept[number] = None
+            gradient.sub_(normaliser[:, None]).exp_().mul_(-share[:, None])  # (M, chunk)
+            if ctx.without is not None:
+                gradient.add_(of_total[:, None])
+                left_out = [column - chunk.start for column in ctx.without if chunk.start <= column < chunk.stop]
+                gradient[:, left_out] -= of_total[:, None]
+            inside, place = _inside(columns, chunk)
+            gradient.scatter_add_(1, place, of_picked.masked_fill(~inside, 0))
+            gradient = gradient.to(states.dtype)
+            of_states.addmm_(gradient, table[chunk])
+            torch.mm(gradient.t(), states, out=of_table[chunk])
+            if of_bias is not None:
+                torch.sum(gradient, dim=0, out=of_bias[chunk])
+        return of_states, of_table, of_bias, None, None, None
+
+
+def word_log_probs(
+    states: Tensor,
+    table: Tensor,
+    bias: Optional[Tensor],
+    columns: Tensor,
+    size: int,
+    without: Optional[Sequence[int]] = None,
+) -> Tuple[Tensor, Tensor]:
+    """Chosen entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
+
+    Args:
+        states: (N, T, d). table: (at least V, d). bias: (V,) or None. columns: (N, T, K), int64, below V. size: V.
+        without: columns that the sum leaves out; None: no sum, which is then 0.
+
+    Returns:
+        (N, T, K) and (N, T), at least float32. They allow a single backward pass.
+    """
+    rows = columns.flatten(0, 1)
+    dtype, device = states.dtype, states.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    with torch.autocast(device, enabled=False):
+        values = (None if x is None else x.to(dtype) for x in (states.flatten(0, 1), table, bias))
+        picked, total = _WordLogProbs.apply(*values, rows, size, without)
+    return picked.view(columns.shape), total.view(columns.shape[:2])
+
+
+def requested_log_probs(
+    states: Tensor, output_layer: Any, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
+) -> Optional[WordLogProbs]:
+    """What the criterion has asked for of a decoder's states (N, T, d); None if it wants logits.
+
+    Args:
+        output_layer: a linear layer over the known words. vocabulary: of the batch, without candidates.
+    """
+    request = _request.get()
+    if request is None or not isinstance(output_layer, (nn.Linear, SharedTableOutput)):
+        return None
+    is_linear = isinstance(output_layer, nn.Linear)
+    size = output_layer.out_features if is_linear else output_layer.known_words
+    columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
+    if pointer is not None and request.without is not None and pointer.kind == "soft":
+        columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
+    picked, total = word_log_probs(states, output_layer.weight, output_layer.bias, columns, size, request.without)
+    return WordLogProbs(size, picked[:, :, 0], picked[:, :, 1:], total)

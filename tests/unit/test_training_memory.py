@@ -1,0 +1,241 @@
+"""What training computes in chunks, again, or in place gives the results of the plain way, and keeps less."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
+from helpers import make_model, make_task
+from test_criterions import criterion, make_sample
+
+from fairseq_etads import attention, focus, kernels
+from fairseq_etads.attention import GATES, saliency_attention
+from fairseq_etads.layers import dropout as dropouts
+from fairseq_etads.layers import linear, word_likelihood
+from fairseq_etads.models import transformer
+from fairseq_etads.vocabulary import embedding
+
+
+def use(monkeypatch, plain):
+    """Compute everything the plain way, or everything in chunks that are as small as they can be."""
+    monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
+    monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
+    monkeypatch.setattr(focus, "GROUP_ELEMENTS", 1)
+    monkeypatch.setattr(word_likelihood, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(word_likelihood, "NARROWEST_CHUNK", 7)
+    monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
+    if plain:
+        monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
+        monkeypatch.setattr(transformer, "requested_log_probs", lambda *_: None)
+        monkeypatch.setattr(embedding.VocabularyEmbedding, "_adds_to_output_gradient", lambda self: False)
+        monkeypatch.setattr("fairseq_etads.layers.transformer._relu_in_place", lambda *_: None)
+
+
+def trained(monkeypatch, plain, updates, pointer="none", smoothing=0.0, coverage=0.0, **options):
+    """Losses, logs, the first gradients and the parameters at the end of a tiny training without dropout."""
+    with monkeypatch.context() as patch:
+        use(patch, plain)
+        torch.manual_seed(3)
+        task = make_task(tail=30)
+        model = make_model("etads", task, pointer=pointer, dropout=0.0, **options).train()
+        loss_of = criterion(task, label_smoothing=smoothing, coverage_loss=coverage)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=1e-4)
+        losses, gradients = [], {}
+        for update in range(updates):
+            optimizer.zero_grad()
+            loss, _, logs = loss_of(model, make_sample(left=bool(update % 2)))
+            loss.backward()
+            losses.append({name: float(value) for name, value in logs.items()})
+            if not update:
+                gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+            optimizer.step()
+        return losses, gradients, dict(model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"smoothing": 0.1},
+        {"pointer": "soft"},
+        {"pointer": "soft", "smoothing": 0.1, "pointer_continue": True},
+        {"pointer": "switch", "smoothing": 0.1},
+        {"coverage": 1.0, "saliency_gate": "open"},
+        {"saliency_gate": "normalised", "output_bias": True, "smoothing": 0.1},
+        {"share_all_embeddings": False, "share_decoder_input_output_embed": False},
+        {"focus_center": "relative", "focus_strength": "learned"},
+    ],
+    ids=str,
+)
+def test_losses_logs_and_gradients_are_those_of_the_plain_way(monkeypatch, options):
+    (expected, gradients, _), (found, others, _) = (
+        trained(monkeypatch, plain, 2, **options) for plain in (True, False)
+    )
+    for before, after in zip(expected, found):
+        assert before.keys() == after.keys()
+        assert after == pytest.approx(before, rel=1e-4, abs=1e-4)
+    assert gradients.keys() == others.keys()
+    for name, gradient in gradients.items():
+        assert not others[name].is_sparse
+        torch.testing.assert_close(others[name], gradient, rtol=1e-3, atol=2e-5 * max(1, gradient.abs().max().item()))
+
+
+def test_parameters_after_fifty_updates_are_those_of_the_plain_way(monkeypatch):
+    """Within the noise of other orders of sums. (Adam's epsilon is larger than the noise of gradients that are 0.)"""
+    options = {"pointer": "soft", "smoothing": 0.1}
+    expected, found = (trained(monkeypatch, plain, 50, **options) for plain in (True, False))
+    assert found[0][-1]["loss"] < 0.9 * found[0][0]["loss"]
+    for name, parameter in expected[2].items():
+        torch.testing.assert_close(found[2][name], parameter, rtol=1e-4, atol=1e-4)
+
+
+def word_inputs(dtype):
+    generator = torch.Generator().manual_seed(1)
+    states = torch.randn(2, 3, 8, generator=generator, dtype=dtype)
+    table = torch.randn(31, 8, generator=generator, dtype=dtype)
+    bias = torch.randn(29, generator=generator, dtype=dtype)
+    columns = torch.randint(0, 29, (2, 3, 4), generator=generator)
+    columns[:, :, 3] = columns[:, :, 0]  # the target stands in the document, too
+    return [x.requires_grad_() for x in (states, table, bias)], columns
+
+
+@pytest.mark.parametrize("elements", [1, 60, 10**6], ids=["narrow chunks", "some chunks", "one chunk"])
+def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
+    monkeypatch.setattr(word_likelihood, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(word_likelihood, "NARROWEST_CHUNK", 4)
+    (states, table, bias), columns = word_inputs(torch.float64)
+    log_probs = F.log_softmax(states @ table[:29].t() + bias, dim=-1)
+    expected = log_probs.gather(2, columns), log_probs.sum(2) - log_probs[:, :, [0, 5]].sum(2)
+    found = word_likelihood.word_log_probs(states, table, bias, columns, 29, [0, 5])
+    weights = [torch.randn(x.shape, dtype=x.dtype) for x in expected]
+    gradients = [
+        torch.autograd.grad(sum((w * x).sum() for w, x in zip(weights, values)), (states, table, bias))
+        for values in (expected, found)
+    ]
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_word_log_probs_have_one_backward_pass():
+    (states, table, bias), columns = word_inputs(torch.float32)
+    picked, _ = word_likelihood.word_log_probs(states, table, bias, columns, 29)
+    picked.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="one backward pass"):
+        picked.sum().backward()
+
+
+def test_word_log_probs_under_autocast_are_as_exact_as_the_plain_ones():
+    (states, table, bias), columns = word_inputs(torch.float32)
+    exact = F.log_softmax(states @ table[:29].t() + bias, dim=-1).gather(2, columns)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = F.log_softmax(F.linear(states, table[:29], bias).float(), dim=-1).gather(2, columns)
+        found, _ = word_likelihood.word_log_probs(states, table, bias, columns, 29)
+    assert found.dtype == torch.float32
+    assert (found - exact).abs().max() <= 2 * (plain - exact).abs().max()
+    (gradient,) = torch.autograd.grad(found.sum(), table)
+    assert gradient.dtype == torch.float32 and gradient.isfinite().all()
+
+
+def saliency_inputs(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(2)
+    lengths = (5, 7, 7, 5, 7)
+    made = [torch.randn(3, 2, n, 4, generator=generator).to(dtype).requires_grad_() for n in lengths]
+    mask = torch.zeros(3, 7, dtype=torch.bool)
+    mask[1, 5:] = True
+    return made, mask
+
+
+@pytest.mark.parametrize("form", GATES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_recomputed_saliency_has_the_gradients_of_the_one_that_is_kept(monkeypatch, form, dtype):
+    inputs, mask = saliency_inputs(dtype)
+    results = []
+    for recomputed, group in ((10**9, 1), (0, 1), (0, 10**6)):
+        monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", recomputed)
+        monkeypatch.setattr(attention, "GROUPED_WEIGHTS", group)
+        out, weights = saliency_attention(*inputs, mask, need_weights=True, form=form)
+        loss = out.float().square().sum() + (weights * torch.arange(7)).square().sum()
+        results.append((out, weights, *torch.autograd.grad(loss, inputs)))
+    for found in results[1:]:
+        torch.testing.assert_close(found, results[0])
+
+
+@pytest.mark.parametrize("group", [1, 10**6])
+def test_recomputed_saliency_drops_the_same_weights_again(monkeypatch, group):
+    """The output is linear in the values, so <out, g> = <v, gradient of v> if both passes have one mask."""
+    monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 0)
+    monkeypatch.setattr(attention, "GROUPED_WEIGHTS", group)
+    inputs, mask = saliency_inputs()
+    out = saliency_attention(*inputs, mask, dropout_p=0.5)
+    assert (out != saliency_attention(*inputs, mask)).any()
+    weights = torch.randn_like(out)
+    (gradient,) = torch.autograd.grad((out * weights).sum(), inputs[2])
+    torch.testing.assert_close((inputs[2] * gradient).sum(), (out * weights).sum())
+
+
+def kept_by(compute):
+    """Shapes and formats of what a computation keeps for its backward pass."""
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        compute()
+    return kept
+
+
+def test_many_weights_are_not_kept(monkeypatch):
+    inputs, mask = saliency_inputs()
+    for recomputed, expected in ((10**9, True), (0, False)):
+        monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", recomputed)
+        kept = kept_by(lambda: saliency_attention(*inputs, mask, dropout_p=0.1))
+        assert any(x.dtype.is_floating_point and x.shape[-2:] == (5, 7) for x in kept) == expected
+
+
+def test_focus_attention_keeps_no_widened_copies():
+    q, k, v = (torch.randn(2, 3, 11, 8, requires_grad=True) for _ in range(3))
+    center, scope = (torch.rand(2, 3, 11, requires_grad=True) for _ in range(2))
+    kept = kept_by(lambda: focus.focus_attention(q, k, v, center * 5, scope * 3))
+    wide = [x for x in kept if x.dim() == 4 and x.shape[-1] >= 8]
+    assert [x.shape for x in wide] == [q.shape] * 4  # q, k, v and the output
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_dropout_keeps_bytes_and_its_gradient_has_the_mask_of_the_output(p):
+    x = torch.ones(300, 401, requires_grad=True)
+    kept = kept_by(lambda: dropouts.dropout(x, p).sum())
+    assert [(y.shape, y.dtype) for y in kept] == [(x.shape, torch.uint8)]
+    torch.manual_seed(5)
+    out = dropouts.dropout(x, p)
+    torch.manual_seed(5)
+    assert out.equal(dropouts.dropout(x, p))
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    assert gradient.equal(out.detach())
+    assert out.detach().unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+    assert abs((out == 0).double().mean() - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
+    rows, columns = (out == 0).double().mean(1), (out == 0).double().mean(0)
+    assert rows.std() < 2 * (p * (1 - p) / 401) ** 0.5 and columns.std() < 2 * (p * (1 - p) / 300) ** 0.5
+
+
+def test_dropout_of_nothing_and_of_everything():
+    x = torch.randn(3, 5)
+    assert dropouts.dropout(x, 0.0).equal(x) and not dropouts.dropout(x, 1.0).any()
+
+
+def test_models_drop_by_bytes():
+    model = make_model("etads")
+    drops = [module for module in model.modules() if isinstance(module, FairseqDropout)]
+    assert drops and all(type(module) is dropouts.CompactDropout for module in drops)
+
+
+def test_training_linear_is_linear(monkeypatch):
+    if not kernels.can_pack_weights(torch.float32):
+        pytest.skip("torch has no such product here")
+    torch.manual_seed(0)
+    for bias in (True, False):
+        plain, x = torch.nn.Linear(24, 17, bias=bias), torch.randn(5, 3, 24, requires_grad=True)
+        expected = plain(x)
+        gradients = torch.autograd.grad(expected.sin().sum(), (x, *plain.parameters()))
+        plain.__class__ = linear.TrainingLinear
+        found = plain(x.transpose(0, 1)).transpose(0, 1)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found.sin().sum(), (x, *plain.parameters())), gradients)
+        with torch.no_grad():
+            torch.testing.assert_close(plain(x), expected)
+        assert plain.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
