@@ -4,8 +4,18 @@ from . import compat
 
 compat.install()
 
-from . import criterions, optim, task  # noqa: E402
-from .models import rnn, transformer  # noqa: E402
+from . import criterions, optim, selection_criterion, task  # noqa: E402
+from .models import rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
-__all__ = ["compat", "criterions", "optim", "rnn", "task", "tokenizer", "transformer"]
+__all__ = [
+    "compat",
+    "criterions",
+    "optim",
+    "rnn",
+    "selection_criterion",
+    "selector",
+    "task",
+    "tokenizer",
+    "transformer",
+]

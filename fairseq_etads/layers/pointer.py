@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,26 @@ _IMPOSSIBLE = -1e30
 """Stands for log 0 where a gradient has to pass, which minus infinity would turn into NaN."""
 _CERTAIN = 1e4
 """Logit of a probability of 1."""
+
+
+class Selection(NamedTuple):
+    """Which words of B documents a pointer may copy, after a content selector (Gehrmann et al. 2018, section 4).
+
+    Attributes:
+        probabilities: q (B, S), float; negative at sentence marks, which it says nothing about, and at padding.
+        threshold: epsilon: words with q above it may be copied. In a document without such a word all may.
+        factor: lambda, by which the copying of these words is multiplied.
+    """
+
+    probabilities: Tensor
+    threshold: float
+    factor: float
+
+    def masked(self) -> Tensor:
+        """The words that may not be copied, (B, S) bool."""
+        chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
+        none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
+        return known & ~chosen & ~none_chosen
 
 
 @dataclass
@@ -61,6 +81,26 @@ class PointerOutput:
     def undecided(self) -> "PointerOutput":
         """The same pointer with generating and copying mixed."""
         return replace(self, hard=False)
+
+    def selected(self, selection: Selection) -> "PointerOutput":
+        """The same pointer, which copies only words that are selected, and these more often.
+
+        P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
+        copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program leaves out to divide
+        by the sum over all words). The attention that reads the document is not masked.
+
+        With A = sum of ã_j, that is a pointer whose copy attention is ã / A and whose odds of generating are divided by
+        λ A. Where all words that may be copied have no attention, it generates.
+        """
+        masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
+        log_copy = self.log_copy.masked_fill(masked, -math.inf)
+        log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
+        # exactly 0 where nothing is masked, so that λ = 1 changes nothing there; a document may also have no word
+        unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
+        log_mass = log_mass.masked_fill(unchanged, 0)
+        log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
+        gate = (self.gate - log_mass - math.log(selection.factor)).clamp(max=_CERTAIN)
+        return replace(self, log_copy=log_copy, gate=torch.where(self.gate >= _CERTAIN, self.gate, gate))
 
     def _log_copied(self) -> Tensor:
         """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""

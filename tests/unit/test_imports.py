@@ -17,7 +17,7 @@ LEVELS = [
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search"},
-    {"models", "criterions", "optim", "generation", "evaluation"},
+    {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
     {"options"},
     {"checks"},
     {"task"},
