@@ -117,6 +117,7 @@ setup(
             "etads-compare=fairseq_etads.evaluation.compare_command:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",
             "etads-labels=fairseq_etads.commands.labels:main",
+            "etads-select=fairseq_etads.commands.select:main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
             "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",

@@ -119,7 +119,7 @@ def words_by_sentence(
     table = src_tokens.new_zeros(len(src_tokens), count * width + 1).scatter(1, place, src_tokens)
     there = torch.zeros_like(table, dtype=torch.bool).scatter(1, place, kept)
     shape = len(src_tokens), count, width
-    return table[:, :-1].view(shape), there[:, :-1].view(shape), numbers
+    return table[:, :-1].reshape(shape), there[:, :-1].reshape(shape), numbers
 
 
 class NovelSentences(nn.Module):

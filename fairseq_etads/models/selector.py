@@ -204,12 +204,12 @@ class SentenceExtractor(Selector):
         real = self._real(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
         batch, count, width = tokens.shape
-        there = there.view(batch * count, width)
-        x = self.dropout(self.embed_tokens(tokens.view(batch * count, width)))
+        there = there.reshape(batch * count, width)
+        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
         states = self.words(x, ~there)[0]  # 0 where no word is
         means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
         missing = ~there.any(1).view(batch, count)
-        states = self.sentences(self.dropout(means).view(batch, count, -1), missing)[0]  # (B, N, 2H)
+        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
         logits = self.scores(self.dropout(states), missing)
         more = int(numbers.max()) + 1 - count if numbers.numel() else 0  # sentences that are not read
         return SelectorOutput(

@@ -1,7 +1,7 @@
 """How well a selector tells what is selected from what is not, from counts over bins of its logits."""
 
 import math
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Tuple
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
 """Borders of the bins, in logits: from a probability of 0.000006 to 0.999994, in steps of 0.0125 at most."""
@@ -54,12 +54,6 @@ def best_f1(counts: Any) -> Tuple[float, float]:
         if found > best[0]:
             best = found, 1 / (1 + math.exp(-EDGES[number]))
     return best
-
-
-def count(probabilities: Sequence[float], labels: Sequence[int], counts: List[List[float]]) -> None:
-    """Add units to ``counts`` (2, bins)."""
-    for probability, label in zip(probabilities, labels):
-        counts[label][bin_of(probability)] += 1
 
 
 def no_counts() -> List[List[float]]:

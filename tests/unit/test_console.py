@@ -61,6 +61,7 @@ WRONG = {
     "etads-summarize": ["missing"],
     "etads-likelihood": ["missing"],
     "etads-labels": ["missing"],
+    "etads-select": ["missing"],
     "etads-explain": ["missing", "-o", "page.html"],
     "etads-demo": ["missing"],
     "etads-tune": ["missing", "missing"],
@@ -81,6 +82,7 @@ WORK = {
     "etads-summarize": ["."],
     "etads-likelihood": ["."],
     "etads-labels": ["."],
+    "etads-select": ["."],
     "etads-explain": [".", "-o", "page.html"],
     "etads-demo": ["."],
     "etads-tune": [".", "given"],
@@ -123,7 +125,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
     if command == "etads-prepare":
         code = code.replace('"given"', '"train.source"')
-    if command == "etads-likelihood":
+    if command in ("etads-likelihood", "etads-select"):
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
     if command in ("etads-summarize", "etads-explain", "etads-demo", "etads-tune"):
