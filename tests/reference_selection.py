@@ -75,3 +75,19 @@ def cosines(document, summary, documents, content):
             row.append(sum(v * w for v, w in zip(a, b)) / norms if norms else 0)
         rows.append([v / sum(row) if sum(row) else 0 for v in row])
     return rows
+
+
+def bottom_up(p_gen, vocabulary, attention, words, q, threshold, factor):
+    """Gehrmann et al. 2018, section 4: a masked and scaled copy distribution, and everything divided by its sum.
+
+    ``vocabulary``: probabilities of known words, by id. ``words``: the id at each position of the document, None where
+    nothing can be copied. ``q``: of the selector, None where it says nothing. Returns id -> probability.
+    """
+    any_chosen = any(value is not None and value > threshold for value in q)
+    found = {word: p_gen * probability for word, probability in enumerate(vocabulary)}
+    for word, weight, value in zip(words, attention, q):
+        if word is not None:
+            kept = value is None or value > threshold or not any_chosen
+            found[word] = found.get(word, 0) + (1 - p_gen) * factor * (weight if kept else 0)
+    total = sum(found.values())
+    return {word: probability / total for word, probability in found.items()}

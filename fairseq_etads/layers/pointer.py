@@ -58,6 +58,8 @@ class PointerOutput:
         kind: "soft" or "switch".
         hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
             produce then have probability 0; what they would have got is in :meth:`undecided`.
+        selective: words of the document that have no copy attention at all cannot be copied. Otherwise they have the
+            smallest probability there is, so that the loss stays finite.
     """
 
     log_copy: Tensor
@@ -65,6 +67,7 @@ class PointerOutput:
     vocab: BatchVocab
     kind: str
     hard: bool
+    selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
         """A per-document table (B, …) of the vocabulary -> (N, T, …)."""
@@ -100,7 +103,8 @@ class PointerOutput:
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
         gate = (self.gate - log_mass - math.log(selection.factor)).clamp(max=_CERTAIN)
-        return replace(self, log_copy=log_copy, gate=torch.where(self.gate >= _CERTAIN, self.gate, gate))
+        gate = torch.where(self.gate >= _CERTAIN, self.gate, gate)
+        return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
         """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""
@@ -146,7 +150,11 @@ class PointerOutput:
             in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
         else:
             scores = F.pad(log_vocab + self._log_gates()[0][:, :, None], (0, slots), value=-math.inf)
-            in_document = self._document_words(log_vocab)[1]
+            generated, in_document = self._document_words(log_vocab)
+            if self.selective:
+                impossible = self._log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
+                alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
+                in_document = torch.where(impossible, alone, in_document)
         in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
         return scores.scatter(2, columns, in_document)
 
