@@ -118,6 +118,7 @@ setup(
             "etads-likelihood=fairseq_etads.commands.likelihood:main",
             "etads-labels=fairseq_etads.commands.labels:main",
             "etads-select=fairseq_etads.commands.select:main",
+            "etads-extract=fairseq_etads.commands.extract:main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
             "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",

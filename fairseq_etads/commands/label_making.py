@@ -121,7 +121,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries to make labels from")
     if kind != "words":
-        _need_marks(pairs, f"--kind {kind}")
+        need_marks(pairs, f"--kind {kind}")
     idf = _frequencies(folder, labeller) if kind == "distribution" else labeller.idf
     header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
     counts = _Counts(kind)
@@ -143,7 +143,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     return str(counts)
 
 
-def _need_marks(pairs: PreparedPairs, option: str) -> None:
+def need_marks(pairs: PreparedPairs, option: str) -> None:
     """Raise InputError if none of the first documents has a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
