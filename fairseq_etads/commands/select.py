@@ -22,8 +22,8 @@ examples:
   etads-select runs/tagger                              # valid and test, by checkpoint_best.pt, into runs/tagger
   etads-select runs/tagger --subset train --report report.json
 
-  fairseq-generate --selection runs/tagger and etads-extract --selection runs/tagger read these files. Where there are
-  labels of the same split (etads-labels), it says how well they are found: the area under the ROC curve, F1 at
+  These files are read by the option --selection of fairseq-generate and of etads-extract. Where there are labels of the
+  same split (etads-labels), it says how well they are found: the area under the ROC curve, F1 at
   --threshold, and the best F1 of any threshold. docs/selection.md describes all this.""",
     )
     add = parser.add_argument
