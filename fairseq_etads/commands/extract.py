@@ -76,7 +76,7 @@ def _extract(args: argparse.Namespace) -> None:
 
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    print(f"{args.output}: {write_extracts(folder, args)}")
+    print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
 
 
 def main(argv: Optional[List[str]] = None) -> int:

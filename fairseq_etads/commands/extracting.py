@@ -15,7 +15,6 @@ from ..selection.texts import Text, summary_sentences
 from ..text.files import InputError
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .extract import BY_PROBABILITIES
 from .label_making import need_marks, open_task
 
 SENTENCES, THRESHOLD = 3, 0.15
@@ -24,11 +23,12 @@ Extract = Callable[[int, Text, List[str]], List[List[str]]]
 """Number of a document, its words, and all of its tokens -> the words of the sentences that are taken."""
 
 
-def write_extracts(folder: Path, args: argparse.Namespace) -> str:
+def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
     """Write the extracts of a split, and say what they are.
 
     Args:
-        folder: with binarised data. args: of the command.
+        folder: with binarised data. args: of the command. unit: of the probabilities that are needed, "words" or
+            "sentences", or None.
 
     Raises:
         InputError: the documents have no sentences, or the probabilities are of other documents.
@@ -44,7 +44,7 @@ def write_extracts(folder: Path, args: argparse.Namespace) -> str:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         need_marks(pairs, f"--by {args.by}")
-    extract = _way(args, pairs, subwords)
+    extract = _way(args, pairs, subwords, unit)
     kind = detect_words(task.src_dict, subwords)
     tokenizer = TextTokenizer(
         argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")
@@ -62,7 +62,7 @@ def write_extracts(folder: Path, args: argparse.Namespace) -> str:
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str) -> Extract:
+def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str]) -> Extract:
     """What takes sentences in the way that ``args`` name."""
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
 
@@ -76,9 +76,8 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str) -> Extra
         known = [["" if word == pairs.unk else word for word in sentence] for sentence in reference]
         return [sentences[place] for place in greedy_extract(sentences, known)]
 
-    if args.by in ("lead", "oracle"):
+    if unit is None:
         return lead if args.by == "lead" else oracle
-    unit = BY_PROBABILITIES[args.by]
     file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
         raise InputError(f"--selection: {file.path} is about {len(file):,} documents, and DATA has {len(pairs):,}")

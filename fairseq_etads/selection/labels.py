@@ -46,10 +46,8 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
     """How many words are the same from ``start`` in the document and from ``place`` in the summary on."""
-    length = 0
-    for word, other in zip(document[start:], summary[place:]):
-        if word != other:
-            break
+    length, most = 0, min(len(document) - start, len(summary) - place)
+    while length < most and document[start + length] == summary[place + length]:
         length += 1
     return length
 
