@@ -30,6 +30,8 @@ class SelectionNLL(FairseqCriterion):
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, what to divide it by, and what to log."""
+        if "labels" not in sample:
+            raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
         logits, real = model(**sample["net_input"])
         labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)

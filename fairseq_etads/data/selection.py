@@ -134,10 +134,10 @@ class SelectedTask:
         found: Dict[str, TokenValues] = {}
         loading = getattr(self, "is_loading", False)
         documents = pairs.src.dataset, pairs.src.full_sizes, self.src_dict, limit
-        if self._label_unit is not None and not loading:
-            folder = Path(self.cfg.labels or directory)
-            path = folder / file_name("labels", self._label_unit, split)
-            found["labels"] = TokenValues(path, self._label_unit, *documents, option="--labels")
+        if self._label_unit is not None:
+            path = Path(self.cfg.labels or directory) / file_name("labels", self._label_unit, split)
+            if path.is_file() or not loading:  # etads-select can do without, and the criterion says what is missing
+                found["labels"] = TokenValues(path, self._label_unit, *documents, option="--labels")
         decodes = loading or (self._summaries is not None and split != self.cfg.train_subset)
         if self.cfg.selection and decodes:
             folder = Path(utils.split_paths(self.cfg.selection)[0])

@@ -241,6 +241,9 @@ def test_what_does_not_go_with_a_selector_is_refused():
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):
         task.build_criterion(model_config_of_criterion())
+    task.cfg.eval_rouge = False
+    with pytest.raises(ValueError, match="the split has no labels"):
+        task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})
     plain = make_task()
     plain.build_model(model_config("etads"))
     with pytest.raises(ValueError, match="selection_nll does not go with one that writes summaries"):
