@@ -27,7 +27,7 @@ _DEPRECATED = ("no_early_stop", "no_beamable_mm")
 _DECODING = (
     *("allow_unk", "replace_unknown", "coverage_penalty", "coverage_penalty_type", "stepwise_coverage_penalty"),
     *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
-    "infer_dtype",
+    *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor"),
 )
 _SCORING = ("samples", "print_samples")
 _GENERATING = ("args", "post_process", "detok", "detok_args")
@@ -43,12 +43,14 @@ class CheckedOptions:
     _candidates = 0
     _adaptive_softmax = False
     _drops_layers = False
+    _selects = False
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember what the checks and the data must know of it."""
         parent: Any = super()
         model = parent.build_model(cfg, *args, **kwargs)
         capabilities = decoder_capabilities(model)
+        self._selects = getattr(model, "label_unit", None) is not None
         self._pointer = self._pointer if capabilities.pointer is None else capabilities.pointer.kind
         self._candidates = self._candidates or capabilities.large_vocabulary_trick
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
@@ -64,6 +66,7 @@ class CheckedOptions:
         parent: Any = super()
         name = str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
+        check_selector(name, self._selects, self._trained is None, self.cfg)
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:
@@ -75,6 +78,7 @@ class CheckedOptions:
     def build_generator(self, models: Any, args: Any, seq_gen_cls: Any = None, *rest: Any, **kwargs: Any) -> Any:
         """Build a generator; ValueError if an option has no effect on it."""
         parent: Any = super()
+        check_selection(self.cfg.selection, args, models)
         if seq_gen_cls is SummaryGenerator:
             check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
         return parent.build_generator(models, args, seq_gen_cls, *rest, **kwargs)
@@ -118,6 +122,41 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
         )
 
 
+def check_selector(criterion: str, selects: bool, trains: bool, task_cfg: Any) -> None:
+    """Raise ValueError if a criterion does not go with a content selector, or an option has no effect on it.
+
+    Args:
+        criterion: its name. selects: whether the model selects words or sentences. trains: whether it is to be trained.
+    """
+    if selects != (criterion == "selection_nll"):
+        model = "an architecture that selects words or sentences" if selects else "one that writes summaries"
+        needed = "selection_nll" if selects else "summarization_nll"
+        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
+    if trains and task_cfg.labels and not selects:
+        raise ValueError(f"--labels {task_cfg.labels} has no effect without --criterion selection_nll")
+    if trains and selects and (task_cfg.eval_rouge or task_cfg.validation_samples):
+        option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
+        raise ValueError(
+            f"{_shown(option, getattr(task_cfg, option))} has no effect on an architecture that writes no summaries"
+        )
+
+
+def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
+    """Raise ValueError if a model cannot write summaries, or not with the words that ``selection`` names.
+
+    Args:
+        selection: --selection, or None. args: fairseq's options of generation.
+    """
+    for model in models:
+        if getattr(model, "label_unit", None) is not None:
+            raise ValueError("a model that selects words or sentences writes no summaries: use it with etads-select")
+        pointer = pointer_of(model)
+        if selection and (pointer is None or pointer.kind != "soft"):
+            raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy what is selected")
+    if selection and getattr(args, "score_reference", False):
+        raise ValueError(f"--selection {selection} has no effect with --score-reference: choose one")
+
+
 def check_task_options(task_cfg: Any) -> None:
     """Check the options of the task before a training: ValueError if one about validation has no effect.
 
@@ -157,6 +196,8 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
         ("length_penalty_beta", str(task_cfg.length_penalty_type) == "wu", "--length-penalty-type wu"),
         ("ngram_ignore_tokens", given.get("no_repeat_ngram_size"), "--no-repeat-ngram-size"),
         ("allow_unk", has_pointer, "a model with --pointer"),
+        ("selection_threshold", task_cfg.selection, "--selection"),
+        ("selection_factor", task_cfg.selection, "--selection"),
         ("diverse_beam_strength", given.get("diverse_beam_groups", -1) > 0, "--diverse-beam-groups"),
         ("retain_dropout_modules", given.get("retain_dropout"), "--retain-dropout"),
         ("lm_weight", given.get("lm_path"), "--lm-path"),

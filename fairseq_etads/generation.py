@@ -26,7 +26,7 @@ from .search.inference import InferenceModel
 from .search.language_model import check_dictionary
 from .search.penalties import Scoring, coverage_penalty, length_penalty
 from .search.progress import OnStep
-from .search.settings import SearchSettings, SpecialTokens
+from .search.settings import SearchSettings, SpecialTokens, selection_of
 from .search.strategies import check_strategy
 from .vocabulary.dictionary import known_words
 
@@ -167,7 +167,8 @@ class SummaryGenerator:
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if pointer_of(model) is not None)
-                source_words.add_copied_positions(results, copying, net_input, special)
+                selection = selection_of(sample, settings)
+                source_words.add_copied_positions(results, copying, net_input, special, selection)
         if settings.replace_unk:
             source_words.replace_unknown_words(
                 results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict

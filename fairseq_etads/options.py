@@ -14,6 +14,7 @@ from .evaluation.validation import POST_PROCESS
 from .search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
 from .search.penalties import Scoring
 from .search.settings import SearchSettings
+from .text.words import SENTENCE_MARK
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
@@ -66,6 +67,10 @@ class SummarizationConfig(FairseqDataclass):
             "example those of a model without pointer or coverage; ignored when training resumes"
         },
     )
+    labels: Optional[str] = field(
+        default=None,
+        metadata={"help": "folder with the labels that etads-labels made, for content selectors (default: DATA)"},
+    )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
@@ -115,6 +120,30 @@ class SummarizationConfig(FairseqDataclass):
     exact_length: int = field(
         default=SearchSettings.exact_length,
         metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
+    )
+    min_sentences: int = field(
+        default=SearchSettings.min_sentences,
+        metadata={
+            "help": f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)'
+        },
+    )
+    selection: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with the probabilities that etads-select wrote: --pointer soft copies only words that a "
+            "selector finds likely (Gehrmann et al. 2018; fairseq-generate only)"
+        },
+    )
+    selection_threshold: float = field(
+        default=SearchSettings.selection_threshold,
+        metadata={"help": "with --selection, words whose probability is above X may be copied"},
+    )
+    selection_factor: float = field(
+        default=SearchSettings.selection_factor,
+        metadata={
+            "help": "with --selection, the copying of each of these words is made X times as likely, before all "
+            "is divided by the sum"
+        },
     )
     early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
         default=SearchSettings.early_stopping,

@@ -4,8 +4,19 @@ from . import compat
 
 compat.install()
 
-from . import criterions, optim, self_critical, task  # noqa: E402
-from .models import rnn, transformer  # noqa: E402
+from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
+from .models import rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
-__all__ = ["compat", "criterions", "optim", "rnn", "self_critical", "task", "tokenizer", "transformer"]
+__all__ = [
+    "compat",
+    "criterions",
+    "optim",
+    "rnn",
+    "selection_criterion",
+    "selector",
+    "self_critical",
+    "task",
+    "tokenizer",
+    "transformer",
+]

@@ -19,6 +19,7 @@ from .compat import skips_overflows
 from .data.checked import CheckedTask
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
+from .data.selection import SelectedTask
 from .data.unknown_words import check_data
 from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels, FairseqTask):
+class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask, ForeignModels, FairseqTask):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
@@ -113,6 +114,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
         """Build the model, remember which factors it reads, and begin with the weights of --init-from."""
         model = super().build_model(cfg, *args, **kwargs)
         self.read_factors(getattr(model, "factors", ()))
+        self.read_labels(getattr(model, "label_unit", None))
         if self.cfg.init_from and not self.is_loading and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         return model
@@ -214,6 +216,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, ForeignModels
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
+        dataset.token_values = self.load_token_values(directory, split, dataset, self.truncate_source)
         check_data(split, dataset, self._pointer, self)
         self.datasets[split] = dataset
 

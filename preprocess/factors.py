@@ -26,6 +26,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.text import subwords
 from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -41,36 +42,10 @@ Item = Tuple[str, str, str, Dict[str, str]]
 """The arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
 
 
-def word_ends(tokens: List[str], settings: Settings) -> List[bool]:
-    """For each token, whether it is the last one of a word."""
-    if settings.tokens == "bpe":
-        return [not token.endswith("@@") for token in tokens]
-    if not settings.is_sentencepiece:
-        return [True] * len(tokens)
-    # a word ends where the next piece begins one; the mark is a word of its own
-    begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
-    after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
-    return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
-
-
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
     """The words that the tokens make, and for each token the number of its word, from 0."""
-    words: List[str] = []
-    numbers: List[int] = []
-    parts: List[str] = []
-    for token, end in zip(tokens, word_ends(tokens, settings)):
-        parts.append(token[:-2] if settings.tokens == "bpe" and not end else token)
-        numbers.append(len(words))
-        if end:
-            words.append(_word(parts, settings))
-            parts = []
-    if parts:  # a last word that ends in "@@" itself
-        words.append(_word(parts, settings))
-    return words, numbers
-
-
-def _word(parts: List[str], settings: Settings) -> str:
-    return "".join(parts).lstrip("▁") if settings.is_sentencepiece else "".join(parts)
+    kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
+    return subwords.join_words(tokens, kind)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:

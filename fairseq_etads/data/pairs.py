@@ -1,7 +1,7 @@
 """Pairs of document and summary: truncated here, and nowhere else."""
 
 import logging
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from fairseq.data import BaseWrapperDataset, Dictionary
 from torch import Tensor
 
 from .factors import FactoredPairs
+from .selection import TokenValues, add_token_values
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class TruncatedDataset(BaseWrapperDataset):
         self.limit = limit
         self.eos = eos
         self.ends_if_cut = ends_if_cut
-        full = np.asarray(sizes)
+        self.full_sizes = full = np.asarray(sizes)
         cut = full > limit + 1
         self._sizes = np.where(cut, limit + (1 if ends_if_cut else 0), full)
         self.texts_cut = int(cut.sum())
@@ -83,9 +84,14 @@ class SummarizationDataset(FactoredPairs):
             (T,); None stands for the other pairs.
         kwargs: passed to ``LanguagePairDataset``.
 
+    Attributes:
+        token_values: numbers for the tokens of the documents, which batches then hold under these names.
+
     Raises:
         ValueError: there are not as many summaries as documents.
     """
+
+    token_values: Mapping[str, TokenValues] = {}
 
     def __init__(
         self,
@@ -153,8 +159,9 @@ class SummarizationDataset(FactoredPairs):
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """As fairseq's, with "references" if any were asked for."""
+        """As fairseq's, with "references" if any were asked for, and with ``token_values``."""
         batch = super().collater(samples, pad_to_length)
+        add_token_values(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
             numbers = batch["id"].tolist()
             batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]

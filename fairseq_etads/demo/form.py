@@ -9,7 +9,7 @@ from ..text.files import InputError
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that the page shows at once; the others are behind a click."""
 
-MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000}
+MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
 """Largest values, unless the folder's own are larger: a slip of the finger must not take all the memory."""
 
 

@@ -278,6 +278,8 @@ class ValidationSummaries:
             "id": sample["id"][chosen],
             "net_input": utils.apply_to_sample(lambda tensor: tensor[chosen], sample["net_input"]),
         }
+        if "selection" in sample:
+            part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
         # sampling (--eval-rouge-args) draws random numbers; training must go on with those that it would have drawn
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):

@@ -44,6 +44,26 @@ LogVocab = Union[Tensor, WordLogProbs]
 """log P_vocab (N, T, C), at least float32, or what is needed of it."""
 
 
+class Selection(NamedTuple):
+    """Which words of B documents a pointer may copy, after a content selector (Gehrmann et al. 2018, section 4).
+
+    Attributes:
+        probabilities: q (B, S), float; negative at sentence marks, which it says nothing about, and at padding.
+        threshold: epsilon: words with q above it may be copied. In a document without such a word all may.
+        factor: lambda, by which the copying of these words is multiplied.
+    """
+
+    probabilities: Tensor
+    threshold: float
+    factor: float
+
+    def masked(self) -> Tensor:
+        """The words that may not be copied, (B, S) bool."""
+        chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
+        none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
+        return known & ~chosen & ~none_chosen
+
+
 @dataclass
 class PointerOutput:
     """A pointer head's decisions for T summary words of each of N hypotheses.
@@ -57,6 +77,8 @@ class PointerOutput:
         kind: "soft" or "switch".
         hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
             produce then have probability 0; what they would have got is in :meth:`undecided`.
+        selective: words of the document that have no copy attention at all cannot be copied. Otherwise they have the
+            smallest probability there is, so that the loss stays finite.
     """
 
     log_copy: Tensor
@@ -64,6 +86,7 @@ class PointerOutput:
     vocab: BatchVocab
     kind: str
     hard: bool
+    selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
         """A per-document table (B, …) of the vocabulary -> (N, T, …)."""
@@ -80,6 +103,27 @@ class PointerOutput:
     def undecided(self) -> "PointerOutput":
         """The same pointer with generating and copying mixed."""
         return replace(self, hard=False)
+
+    def selected(self, selection: Selection) -> "PointerOutput":
+        """The same pointer, which copies only words that are selected, and these more often.
+
+        P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
+        copy attention, 0 at masked words (Gehrmann et al. 2018, section 4; the released program leaves out to divide
+        by the sum over all words). The attention that reads the document is not masked.
+
+        With A = sum of ã_j, that is a pointer whose copy attention is ã / A and whose odds of generating are divided by
+        λ A. Where all words that may be copied have no attention, it generates.
+        """
+        masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
+        log_copy = self.log_copy.masked_fill(masked, -math.inf)
+        log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
+        # exactly 0 where nothing is masked, so that λ = 1 changes nothing there; a document may also have no word
+        unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
+        log_mass = log_mass.masked_fill(unchanged, 0)
+        log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
+        gate = (self.gate - log_mass - math.log(selection.factor)).clamp(max=_CERTAIN)
+        gate = torch.where(self.gate >= _CERTAIN, self.gate, gate)
+        return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
         """Log of the copy attention on each distinct word of the document, wherever it stands: (N, T, U), finite."""
@@ -129,7 +173,11 @@ class PointerOutput:
             in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
         else:
             scores = F.pad(log_vocab + self._log_gates()[0][:, :, None], (0, slots), value=-math.inf)
-            in_document = self._document_words(log_vocab)[1]
+            generated, in_document = self._document_words(log_vocab)
+            if self.selective:
+                impossible = self._log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
+                alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
+                in_document = torch.where(impossible, alone, in_document)
         in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
         return scores.scatter(2, columns, in_document)
 

@@ -17,7 +17,7 @@ from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
 from .progress import OnStep, Reading, best_so_far
-from .settings import SearchSettings, SpecialTokens, check_least_length
+from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .strategies import extended_constraints, for_one_search, widest_beam
 
 
@@ -93,7 +93,10 @@ class BeamSearch:
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         self.min_len, self.max_len = self._length_limits()
         self.start = special.eos if bos_token is None else bos_token
-        self.ensemble = Ensemble(models, net_input, self.documents, settings.beam_size, settings.temperature, encoded)
+        self.ensemble = Ensemble(
+            models, net_input, self.documents, settings.beam_size, settings.temperature, encoded,
+            selection_of(sample, settings),
+        )  # fmt: skip
         self.vocabulary = output_vocabulary(models, net_input)
         self.language_model: Optional[LanguageModel] = None
         if language_model is not None and settings.lm_weight:
@@ -242,6 +245,9 @@ class BeamSearch:
         else:
             if step < self.min_len:
                 lprobs[..., special.eos] = -math.inf
+            if settings.min_sentences and step < self.max_len:
+                begun = self._sentences(step)[:, : lprobs.size(1)]  # (B, beam), of a single beam in the first step
+                lprobs[..., special.eos].masked_fill_(begun < settings.min_sentences, -math.inf)
             if special.suppressed:
                 lprobs[..., special.suppressed] = -math.inf
         if settings.match_source_len:
@@ -256,6 +262,13 @@ class BeamSearch:
             self._keep_to_decisions(lprobs, self.ensemble.decided_against)
         if getattr(self.strategy, "needs_src_lengths", False):
             self.strategy.set_src_lengths(self.source.lengths)
+
+    def _sentences(self, step: int) -> Tensor:
+        """How many sentences each hypothesis (B, beam) has begun: words behind a sentence mark, or the first one."""
+        tokens = self.live.tokens[:, :, : step + 1].clone()  # (B, beam, step + 1), the start symbol first
+        tokens[:, :, 0] = self.special.sentence_mark
+        is_mark = tokens.eq(self.special.sentence_mark)
+        return (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
 
     def _force_prefix(self, word: Tensor, lprobs: Tensor, unknown: Tensor) -> Tensor:
         """Leave only the prefix's word in lprobs (B, beam, V); returns which documents (B,) had one.

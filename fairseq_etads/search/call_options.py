@@ -39,6 +39,7 @@ OPTIONS: Dict[str, CallOption] = {
     "max_len": CallOption("max_len_b", int, "most tokens of a summary", least=1),
     "max_len_a": CallOption("max_len_a", float, "and so many more for each token of the document", least=0),
     "exact_length": CallOption("exact_length", int, "write exactly N tokens (0: off)", least=0),
+    "min_sentences": CallOption("min_sentences", int, "fewest sentences, which <q> separates (0: off)", least=0),
     "lenpen": CallOption("len_penalty", float, "length penalty: below 1 for shorter summaries, above 1 for longer"),
     "length_penalty_type": CallOption(
         "length_penalty_type", str, "what --lenpen means: avg as in fairseq, wu as in ETADS", LENGTH_KINDS

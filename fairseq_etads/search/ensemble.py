@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
-from ..layers.pointer import PointerOutput
+from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.output import OutputVocabulary
 from .encoded import EncodedBatch, EncodedModel
 
@@ -102,12 +102,20 @@ class SharingMember(Member):
 
     first_beam = 1
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel], documents: int):
+    def __init__(
+        self,
+        model: Any,
+        net_input: Dict[str, Tensor],
+        encoded: Optional[EncodedModel],
+        documents: int,
+        selection: Optional[Selection] = None,
+    ):
         super().__init__(model, net_input, encoded)
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
+        self.selection = selection if self.capabilities.pointer is not None else None
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
@@ -118,6 +126,10 @@ class SharingMember(Member):
         if self.encoded is not None:
             self.encoded.keep_memory(self.state.memory)  # complete after the first step, and still of all documents
             self.encoded = None
+        if self.selection is not None:
+            memory = self.state.memory.setdefault(self.model.decoder, {})  # where rows of documents leave with them
+            probabilities = memory.setdefault("selection", self.selection.probabilities)
+            out[1]["pointer"] = out[1]["pointer"].selected(self.selection._replace(probabilities=probabilities))
         return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -193,6 +205,7 @@ class Ensemble:
         beam: hypotheses of each document.
         temperature: see :meth:`Member.step`.
         encoded: what the models have computed of this batch before; filled if it is empty.
+        selection: which words pointers may copy; None: all.
 
     Attributes:
         decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
@@ -209,12 +222,13 @@ class Ensemble:
         beam: int,
         temperature: float,
         encoded: Optional[EncodedBatch] = None,
+        selection: Optional[Selection] = None,
     ):
         self.temperature = temperature
         self.documents = documents
         kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
         self.members: List[Member] = [
-            SharingMember(model, net_input, part, documents)
+            SharingMember(model, net_input, part, documents, selection)
             if decoder_capabilities(model).shares_documents
             else RepeatingMember(model, net_input, part, documents, beam)
             for model, part in zip(models, kept)

@@ -6,6 +6,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from fairseq import search as fairseq_search
 
+from ..layers.pointer import Selection
+from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .call_options import DEFAULTS, OPTIONS
 from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
@@ -31,6 +33,9 @@ class SearchSettings:
         tokens_to_suppress: words that are never produced.
         ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
         exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
+        min_sentences: no end before so many sentences have begun, which the sentence mark separates; 0: off.
+        selection_threshold, selection_factor: with probabilities of words in a batch ("selection"), a pointer copies
+            only words with a larger one than the first, and each so many times as likely.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
             one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
             "admissible" if the score is not fairseq's.
@@ -62,6 +67,9 @@ class SearchSettings:
     tokens_to_suppress: Tuple[str, ...] = ()
     ngram_ignore_tokens: Tuple[str, ...] = ()
     exact_length: int = 0
+    min_sentences: int = 0
+    selection_threshold: float = 0.15
+    selection_factor: float = 2.0
     early_stopping: Optional[str] = None
     nbest: int = 1
     infer_dtype: Optional[str] = None
@@ -99,15 +107,21 @@ class SearchSettings:
             ("max_len", self.max_len, 0),
             ("--no-repeat-ngram-size", self.no_repeat_ngram_size, 0),
             ("--exact-length", self.exact_length, 0),
+            ("--min-sentences", self.min_sentences, 0),
         ):
             if value < least:
                 raise ValueError(f"{option} {value}: choose {least} or more{'' if least else ' (0: off)'}")
         if self.nbest > self.beam_size:
             raise ValueError(f"--nbest {self.nbest}: choose at most --beam, which is {self.beam_size}")
+        if self.exact_length and self.min_sentences:
+            raise ValueError("--exact-length and --min-sentences exclude one another: choose one")
         if self.exact_length and self.match_source_len:
             raise ValueError("--exact-length and --match-source-len exclude one another: choose one")
-        if not self.temperature > 0:
-            raise ValueError(f"--temperature {self.temperature}: choose more than 0")
+        for option, number in (("--temperature", self.temperature), ("--selection-factor", self.selection_factor)):
+            if not 0 < number < math.inf:
+                raise ValueError(f"{option} {number}: choose more than 0")
+        if not self.selection_threshold < 1:
+            raise ValueError(f"--selection-threshold {self.selection_threshold}: choose a number below 1")
         for option, chosen, choices in (
             ("--early-stopping", self.early_stopping, EARLY_STOPPING),
             ("--infer-dtype", self.infer_dtype, INFER_DTYPES),
@@ -164,6 +178,13 @@ class SearchSettings:
         )
 
 
+def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
+    """Which words of a batch's documents pointers may copy, if the batch says so."""
+    if "selection" not in sample:
+        return None
+    return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
+
+
 def check_least_length(min_len: int, longest: int) -> None:
     """Raise ValueError if no summary of at most ``longest`` tokens has ``min_len``."""
     if max(min_len, 0) > longest:
@@ -181,6 +202,7 @@ class SpecialTokens:
         pad, unk: padding and the unknown word. eos: ends a summary, and begins it unless another symbol is given.
         suppressed: never produced, unless a prefix dictates them.
         may_repeat: an n-gram that contains one is never blocked.
+        sentence_mark: separates sentences; -1 if no number of sentences is asked for.
     """
 
     pad: int
@@ -188,6 +210,7 @@ class SpecialTokens:
     eos: int
     suppressed: Tuple[int, ...] = ()
     may_repeat: Tuple[int, ...] = ()
+    sentence_mark: int = -1
 
     @classmethod
     def of(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
@@ -201,6 +224,7 @@ class SpecialTokens:
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
+        marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
             raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": no summary would end')
         return cls(
@@ -209,6 +233,7 @@ class SpecialTokens:
             eos=eos,
             suppressed=suppressed,
             may_repeat=_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
+            sentence_mark=_known_ids(dictionary, marks, "--min-sentences")[0] if marks else -1,
         )
 
 

@@ -3,13 +3,14 @@
 Each function changes the hypotheses in place. Attention is (S, T), S source tokens by T tokens of the summary.
 """
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
+from ..layers.pointer import Selection
 from .hypotheses import Results
 from .settings import SpecialTokens
 
@@ -55,10 +56,16 @@ def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) ->
     return words.new_tensor([target_dictionary.add_symbol(word, n=0) for word in spelt])
 
 
-def add_copied_positions(results: Results, model: Any, net_input: Dict[str, Tensor], special: SpecialTokens) -> None:
+def add_copied_positions(
+    results: Results,
+    model: Any,
+    net_input: Dict[str, Tensor],
+    special: SpecialTokens,
+    selection: Optional[Selection] = None,
+) -> None:
     """Set "copied_from" (T,): for each token its position in the source, or -1 if it was generated.
 
-    Reads the finished summaries once more with ``model``, which has a pointer.
+    Reads the finished summaries once more with ``model``, which has a pointer and copies words of ``selection``.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
@@ -67,7 +74,10 @@ def add_copied_positions(results: Results, model: Any, net_input: Dict[str, Tens
     before[:, 0] = special.eos
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
     logits, extra = model(**{**inputs, "prev_output_tokens": before})
-    positions = extra["pointer"].copied_from(logits, extra["vocabulary"].target_columns(tokens))  # (n, T)
+    pointer = extra["pointer"]
+    if selection is not None:
+        pointer = pointer.selected(selection._replace(probabilities=selection.probabilities[documents]))
+    positions = pointer.copied_from(logits, extra["vocabulary"].target_columns(tokens))  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

@@ -4,6 +4,7 @@ The recipes run as they are, with few steps and narrow models by their own optio
 must be seen to have done something. A new recipe or row is a line in RECIPES.
 """
 
+import json
 import re
 
 import pytest
@@ -201,6 +202,30 @@ def bart(mechanisms, pointer=False):
     return check
 
 
+def bottom_up(selects):
+    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger chose."""
+
+    def check(run):
+        recurrent(pointer="soft", words=(36, 36))(run)
+        decoding = {"beam": "10", "lenpen": "0.9", "coverage_penalty": "5.0", "length_penalty_type": "'wu'"}
+        decoding |= {"min_sentences": "3", "stepwise_coverage_penalty": "True", "selection_factor": "2.0"}
+        assert {name: run.decoding(name) for name in decoding} == decoding
+        assert (run.decoding("selection") != "None") == selects
+        if not selects:
+            return
+        report = json.loads((run.folder.parent / "tagger-1/report.json").read_text(encoding="utf-8"))
+        assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
+        _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
+        documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+        tail = set(run.dictionary("target").symbols[run.dictionary("target").known_words :])
+        for line, document, summary in zip(lines, documents, run.tokens()):
+            values = [float(value) for value in line.split("\t")[1].split()]
+            chosen = {word for word, value in zip(document.split(), values) if value > 0.15 or max(values) <= 0.15}
+            assert tail.intersection(summary) <= chosen
+
+    return check
+
+
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
     "basic": etads(),
@@ -236,6 +261,10 @@ RECIPES_AND_ROWS = [
         {"bart": bart(False), "etads": bart(True), "etads-pointer": bart(True, pointer=True)},
         given=(*STEPPED, "--bart", "bart.large"),
         more=(*TRANSFORMER, "--encoder-layers", "2", "--decoder-layers", "2", "--encoder-ffn-embed-dim", "24"),
+    ),
+    Recipe(
+        "bottomup_cnndm", cnndm, {"summariser": bottom_up(False), "bottom-up": bottom_up(True)},
+        given=(*STEPPED, "--tagger-epochs", "2"), more=tuple(RECURRENT),
     ),
     Recipe("aggregation_cnndm", cnndm, AGGREGATION, given=STEPPED, more=(*TRANSFORMER, *FASTER)),
     Recipe(

@@ -60,6 +60,9 @@ WRONG = {
     "etads-export": ["missing", "out"],
     "etads-summarize": ["missing"],
     "etads-likelihood": ["missing"],
+    "etads-labels": ["missing"],
+    "etads-select": ["missing"],
+    "etads-extract": ["missing", "out", "--by", "lead"],
     "etads-explain": ["missing", "-o", "page.html"],
     "etads-demo": ["missing"],
     "etads-tune": ["missing", "missing"],
@@ -79,6 +82,9 @@ WORK = {
     "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
     "etads-summarize": ["."],
     "etads-likelihood": ["."],
+    "etads-labels": ["."],
+    "etads-select": ["."],
+    "etads-extract": [".", "out", "--by", "lead"],
     "etads-explain": [".", "-o", "page.html"],
     "etads-demo": ["."],
     "etads-tune": [".", "given"],
@@ -121,7 +127,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
     if command == "etads-prepare":
         code = code.replace('"given"', '"train.source"')
-    if command == "etads-likelihood":
+    if command in ("etads-likelihood", "etads-select"):
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
     if command in ("etads-summarize", "etads-explain", "etads-demo", "etads-tune"):

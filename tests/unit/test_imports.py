@@ -14,10 +14,10 @@ PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
     {"deferred"},
     {"compat", "kernels", "focus", "text", "vocabulary"},
-    {"attention", "console", "processes"},
+    {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search"},
-    {"models", "criterions", "optim", "generation", "evaluation"},
+    {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
     {"options", "self_critical"},
     {"checks"},
     {"task"},
@@ -44,6 +44,7 @@ WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.p
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
 WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
 WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py"]
+WITHOUT_FAIRSEQ += ["text/subwords.py", *(f"selection/{p.name}" for p in PACKAGE.glob("selection/*.py"))]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 
 

@@ -56,14 +56,16 @@ def test_every_option_reaches_the_settings():
         "nbest": 2, "infer_dtype": "bf16", "keep_attention": False, "print_alignment": "hard", "allow_unk": True,
         "replace_unk": True, "copied_positions": True, "normalize_scores": False, "len_penalty": 0.9,
         "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5,
-        "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
+        "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True, "min_sentences": 2,
+        "selection_threshold": 0.3, "selection_factor": 1.5,
     }  # fmt: skip
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
     for name, value in changed.items():
         needed = {"stepwise_coverage_penalty": {"coverage_penalty": 1.0}, "unk_penalty": {"allow_unk": True},
                   "nbest": {"beam_size": 2}}  # fmt: skip
-        settings = SummaryGenerator(models, DICTIONARY, **{**needed.get(name, {}), name: value}).settings
+        words = make_task(mark=True).target_dictionary if name == "min_sentences" else DICTIONARY
+        settings = SummaryGenerator(models, words, **{**needed.get(name, {}), name: value}).settings
         assert {**vars(settings), **vars(settings.scoring)}[name] == value, name
 
 
@@ -74,8 +76,12 @@ def test_options_of_the_task_reach_the_settings():
         "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
         "early_stopping": "fairseq", "infer_dtype": "bf16", "allow_unk": True,
     }  # fmt: skip
+    selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
     on_command_line = {field.name for field in fields(SummarizationConfig)}
-    assert set(changed) == on_command_line & set(SearchSettings.option_names())
+    assert {*changed, *selecting} == on_command_line & set(SearchSettings.option_names())
+    task = make_task(mark=True, selection="folder", **selecting)
+    settings = task.build_generator([sharpened(pointer="soft")], Options()).settings
+    assert {name: getattr(settings, name) for name in selecting} == selecting
     task = make_task(**changed, replace_unknown=True)
     options = Options()
     options.no_repeat_ngram_size = 3

@@ -1,0 +1,89 @@
+"""The command ``etads-extract``: summaries that are sentences of their documents."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from ..console import Parser, run
+from ..text.files import InputError
+from .labels import binarised
+
+WAYS = ("lead", "oracle", "selector", "tagger", "phrases")
+"""Values of ``--by``."""
+BY_PROBABILITIES = {"selector": "sentences", "tagger": "words", "phrases": "words"}
+"""Those that need probabilities -> of what."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-extract",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Extract sentences of prepared documents as summaries, one a line, which etads-rouge scores like "
+        "any other.",
+        epilog="""\
+ways:
+  lead       the first sentences
+  oracle     the sentences that together recall the reference, chosen greedily: what extraction could reach at best
+  selector   the sentences that etads-select finds likeliest (--arch sentence_extractor)
+  tagger     the sentences whose words etads-select finds likeliest on average (--arch word_tagger)
+  phrases    all words that it finds likelier than --threshold
+
+examples:
+  etads-extract runs/mine/prepared lead.txt --by lead
+  etads-extract runs/mine/prepared tagger.txt --by tagger --selection runs/tagger --sentences 3
+  etads-rouge tagger.txt runs/mine/text/test.target
+
+  Sentences are those of the documents' marks (etads-prepare --source-sentence-marks), in the documents' order.""",
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
+    add("output", metavar="OUTPUT", type=Path, help="where the summaries go, with <q> between sentences")
+    add("--by", choices=WAYS, required=True, help="see below")
+    add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
+    add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for all but lead and oracle")
+    add("--sentences", metavar="N", type=int, help="how many sentences (default: 3; oracle: as many as it takes)")
+    add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15)")
+    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document "
+        "(default: %(default)s)")  # fmt: skip
+    return parser
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise InputError for options that have impossible values or no effect, or are missing."""
+    for option in ("sentences", "truncate_source"):
+        if getattr(args, option) is not None and getattr(args, option) < 1:
+            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
+    needs = args.by in BY_PROBABILITIES
+    if needs and args.selection is None:
+        raise InputError(f"--by {args.by}: needs --selection, the folder with what etads-select wrote")
+    for option, has_effect in (
+        ("selection", needs),
+        ("threshold", args.by == "phrases"),
+        ("sentences", args.by not in ("oracle", "phrases")),
+    ):
+        if getattr(args, option) is not None and not has_effect:
+            raise InputError(f"--{option} {getattr(args, option)}: has no effect with --by {args.by}")
+
+
+def _extract(args: argparse.Namespace) -> None:
+    _check(args)
+    folder = binarised(args.data)
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from .extracting import write_extracts  # isort: skip
+
+    for name in ("fairseq", "fairseq_etads"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-extract`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-extract", lambda: _extract(args), ValueError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

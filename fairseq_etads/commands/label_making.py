@@ -1,0 +1,183 @@
+"""Labels of the documents of a binarised split; for the command ``etads-labels``."""
+
+import contextlib
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from tqdm import tqdm
+
+from ..console import leave_signals_to_parent
+from ..data.prepared import PreparedPairs
+from ..evaluation.validation import detect_subwords
+from ..options import SummarizationConfig
+from ..processes import process_pool
+from ..selection.files import NOTHING, source_hash, write_rows
+from ..selection.labels import copy_labels, greedy_extract, inverse_frequencies, match_sentences, selection_targets
+from ..selection.texts import Text, summary_sentences
+from ..task import SummarizationTask
+from ..text.files import InputError
+from ..text.words import SENTENCE_MARK
+
+Row = Tuple[str, List[str]]
+CHUNK = 64
+"""Documents that a process labels at a time."""
+
+
+def open_task(folder: Path) -> SummarizationTask:
+    """The task of a folder with binarised data, for reading them."""
+    cfg = SummarizationConfig(data=str(folder))
+    cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
+    return SummarizationTask.setup_task(cfg)
+
+
+def splits_of(folder: Path) -> List[str]:
+    """Which of train, valid and test a folder with binarised data has; raises InputError if none."""
+    found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
+    if not found:
+        raise InputError(f"DATA {folder}: it has none of train, valid and test; name its splits with --subset")
+    return found
+
+
+class Labeller(NamedTuple):
+    """Makes the labels of documents.
+
+    Attributes:
+        pairs: the split. kind: "words", "match", "extract" or "distribution".
+        limit: how many tokens are read of a document.
+        subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: see :func:`~fairseq_etads.selection.labels.inverse_frequencies`; for "distribution".
+    """
+
+    pairs: PreparedPairs
+    kind: str
+    limit: int
+    subwords: str
+    idf: Tuple[Dict[str, float], float] = ({}, 1.0)
+
+    def row(self, number: int) -> Row:
+        """The line of a document: its hash and its labels."""
+        tokens = self.pairs.document(number)
+        document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
+        fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
+        return source_hash(tokens), fields
+
+    def _words(self, document: Text, summary: List[str]) -> List[str]:
+        places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
+        # marks stay in the summary, so that no run goes across two of its sentences
+        words = self._known(Text.of(summary, self.subwords).words)
+        values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
+        spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
+        return [NOTHING if value is None else str(value) for value in spread]
+
+    def _sentences(self, document: Text, summary: List[str]) -> List[str]:
+        sentences = document.sentences()
+        references = [self._known(sentence) for sentence in summary_sentences(summary, self.subwords)]
+        if self.kind == "match":
+            return [str(number) for number in match_sentences(sentences, references)]
+        if self.kind == "extract":
+            return [str(number) for number in greedy_extract(sentences, references)]
+        rows = selection_targets(sentences, references, *self.idf)
+        pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
+        return [found or NOTHING for found in pairs]
+
+    def _known(self, words: List[str]) -> List[str]:
+        """The words of a summary; an unknown one is equal to none of the document's, unknown or not."""
+        return ["" if word == self.pairs.unk else word for word in words]
+
+
+_labeller: Optional[Labeller] = None
+"""Of a process that makes labels."""
+
+
+def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
+    global _labeller
+    leave_signals_to_parent()
+    _labeller = _open(folder, split, kind, limit, idf)
+
+
+def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
+    task = open_task(folder)
+    task.load_dataset(split)
+    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict), idf)
+
+
+def _rows(numbers: range) -> List[Row]:
+    assert _labeller is not None
+    return [_labeller.row(number) for number in numbers]
+
+
+def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
+    """Write the labels of a split; returns what there is to say about them.
+
+    Args:
+        folder: with binarised data. kind, limit: see :class:`Labeller`. path: of the file. jobs: processes.
+
+    Raises:
+        InputError: the split has no summaries, or its documents no sentence marks where these are needed.
+        FileNotFoundError: there is no such split.
+    """
+    labeller = _open(folder, split, kind, limit, ({}, 1.0))
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries to make labels from")
+    if kind != "words":
+        need_marks(pairs, f"--kind {kind}")
+    idf = _frequencies(folder, labeller) if kind == "distribution" else labeller.idf
+    header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
+    counts = _Counts(kind)
+    arguments = folder, split, kind, limit, idf
+    with tqdm(total=len(pairs), desc=f"labels of {split}", unit=" documents", disable=None) as bar:
+
+        def counted(rows: Iterator[Row]) -> Iterator[Row]:
+            for row in rows:
+                counts.add(row[1])
+                bar.update()
+                yield row
+
+        if jobs == 1:
+            write_rows(path, header, counted(map(labeller._replace(idf=idf).row, range(len(pairs)))))
+        else:
+            chunks = [range(start, min(start + CHUNK, len(pairs))) for start in range(0, len(pairs), CHUNK)]
+            with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
+                write_rows(path, header, counted(row for rows in pool.map(_rows, chunks) for row in rows))
+    return str(counts)
+
+
+def need_marks(pairs: PreparedPairs, option: str) -> None:
+    """Raise InputError if none of the first documents has a sentence mark."""
+    if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
+        raise InputError(
+            f'{option}: the documents have no "{SENTENCE_MARK}", which ends a sentence; prepare them with '
+            "etads-prepare --source-sentence-marks"
+        )
+
+
+def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
+    """idf of the words of the training documents, for all splits; of this split's if there is no training split."""
+    with contextlib.suppress(FileNotFoundError):
+        labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
+    numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
+    return inverse_frequencies(
+        Text.of(labeller.pairs.document(number), labeller.subwords, labeller.limit).words for number in numbers
+    )
+
+
+class _Counts:
+    """What the command says of the labels that it has made."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.documents = self.fields = self.chosen = 0
+
+    def add(self, fields: List[str]) -> None:
+        self.documents += 1
+        real = [field for field in fields if field != NOTHING]
+        self.fields += len(real)
+        self.chosen += real.count("1")
+
+    def __str__(self) -> str:
+        if self.kind == "words":
+            share = self.chosen / max(self.fields, 1)
+            return f"{self.chosen:,} of {self.fields:,} tokens of {self.documents:,} documents are copied ({share:.1%})"
+        what = {"extract": "extracted sentences"}.get(self.kind, "sentences of summaries with a sentence of a document")
+        return f"{self.fields:,} {what} in {self.documents:,} documents"

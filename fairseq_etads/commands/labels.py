@@ -1,0 +1,80 @@
+"""The command ``etads-labels``: which words or sentences of each document its reference summary uses."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from ..console import Parser, run
+from ..selection.files import file_name
+from ..text.files import InputError
+
+KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
+"""Values of ``--kind`` -> what they are about."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-labels",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Make labels for content selection from prepared documents and their summaries: beside the data, "
+        "labels.words.SPLIT or labels.sentences.SPLIT, with a line for each document.",
+        epilog="""\
+kinds:
+  words          1 for each word that the summary copies, in its longest runs and where they occur first; 0 for others
+  match          for each sentence of the summary the sentence of the document that recalls most of it
+  extract        the sentences that together recall the summary, chosen greedily
+  distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
+
+examples:
+  etads-labels runs/mine/prepared --kind words          # train, valid and test, as far as they are there
+  etads-labels runs/mine/prepared --kind extract --subset train valid --jobs 4
+
+  All kinds but words need documents with sentence marks (etads-prepare --source-sentence-marks). The three kinds of
+  labels of sentences have one file name: keep several with --out. docs/selection.md describes the files.""",
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
+    add("--kind", choices=tuple(KINDS), default="words", help="see below (default: %(default)s)")
+    add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
+    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document, at least "
+        "as many as the models that use the labels (default: %(default)s)")  # fmt: skip
+    add("--out", metavar="DIR", type=Path, help="where the files go (default: beside the data)")
+    add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
+    return parser
+
+
+def binarised(data: Path) -> Path:
+    """The folder with binarised data that DATA names, itself or as what etads-prepare made; raises InputError."""
+    folder = data / "bin" if (data / "bin").is_dir() else data
+    if not folder.is_dir():
+        raise InputError(f"DATA {data}: there is no such folder; etads-prepare makes it")
+    return folder
+
+
+def _make(args: argparse.Namespace) -> None:
+    for option in ("jobs", "truncate_source"):
+        if getattr(args, option) < 1:
+            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
+    folder = binarised(args.data)
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from .label_making import make_labels, splits_of  # isort: skip
+
+    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    for split in args.subset or splits_of(folder):
+        path = (args.out or folder) / file_name("labels", KINDS[args.kind], split)
+        print(f"{path}: {make_labels(folder, split, args.kind, args.truncate_source, path, args.jobs)}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-labels`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-labels", lambda: _make(args), ValueError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The command ``etads-select``: how likely a trained selector finds each word or sentence of the documents."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from ..console import Parser, run
+from ..evaluation.likelihood_file import CHECKPOINTS
+from ..text.files import InputError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-select",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Write down how likely a trained content selector (--arch word_tagger, sentence_extractor) finds "
+        "each word or sentence of prepared documents: probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
+        epilog="""\
+examples:
+  etads-select runs/tagger                              # valid and test, by checkpoint_best.pt, into runs/tagger
+  etads-select runs/tagger --subset train --report report.json
+
+  These files are read by the option --selection of fairseq-generate and of etads-extract. Where there are labels of the
+  same split (etads-labels), it says how well they are found: the area under the ROC curve, F1 at
+  --threshold, and the best F1 of any threshold. docs/selection.md describes all this.""",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN", type=Path, help="what scripts/train.sh made, with checkpoints/")
+    add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
+    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
+        "(default: %(default)s)")  # fmt: skip
+    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
+        "training)")  # fmt: skip
+    add("--out", metavar="DIR", type=Path, help="where the files go (default: RUN)")
+    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in "
+        "training); others are not selected")  # fmt: skip
+    add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
+    add("--threshold", metavar="P", type=float, default=0.15, help="a unit is selected if its probability is above P "
+        "(default: %(default)s)")  # fmt: skip
+    add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    return parser
+
+
+def _select(args: argparse.Namespace) -> None:
+    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
+    if not checkpoint.is_file():
+        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
+    for option in ("max_tokens", "truncate_source"):
+        if getattr(args, option) is not None and getattr(args, option) < 1:
+            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
+    prepared = args.prepared or args.run / "prepared"
+    data: Optional[Path] = prepared / "bin"
+    if not (prepared / "bin").is_dir():
+        if args.prepared:
+            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
+        data = None
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
+    from .selecting import select  # isort: skip
+
+    for name in ("fairseq", "fairseq_etads"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    select(checkpoint, data, args)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-select`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-select", lambda: _select(args), ValueError, RuntimeError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Prepared documents and summaries as tokens, for commands that look at texts."""
+
+from pathlib import Path
+from typing import Any, List, Optional
+
+from fairseq.data import Dictionary
+from torch import Tensor
+
+
+def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
+    """The tokens of a text (ids (T,)) without its end symbol."""
+    eos = dictionary.eos()
+    return [dictionary[number] for number in ids.tolist() if number != eos]
+
+
+class PreparedPairs:
+    """The documents and summaries of a split as tokens, untruncated.
+
+    Args:
+        pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+
+    Attributes:
+        unk: the unknown word, which may stand for any.
+    """
+
+    def __init__(self, pairs: Any):
+        self._pairs = pairs
+        self.unk: str = pairs.src_dict.unk_word
+
+    def __len__(self) -> int:
+        return len(self._pairs.src)
+
+    @property
+    def has_summaries(self) -> bool:
+        return self._pairs.tgt is not None
+
+    def document(self, number: int) -> List[str]:
+        """All tokens of a document."""
+        return tokens_of(self._pairs.src.dataset[number], self._pairs.src_dict)
+
+    def summary(self, number: int) -> List[str]:
+        """All tokens of a summary."""
+        return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
+
+
+def prepared_folder(data: str) -> Optional[Path]:
+    """The folder that etads-prepare made and in which the binarised data lie; None if they were made otherwise."""
+    folder = Path(data).absolute().parent
+    return folder if (folder / "prepare.json").is_file() else None

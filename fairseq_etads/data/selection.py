@@ -1,0 +1,147 @@
+"""Values of a document's tokens from files of labels and probabilities, for training and for decoding."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ..selection.files import NOTHING, UNITS, SelectionFile, file_name
+from ..text.files import InputError
+from ..text.words import SENTENCE_MARK
+from .prepared import tokens_of
+
+MISSING = -1.0
+"""The value of a token that has none: the end symbol, sentence marks, and padding."""
+CHECKED = 200
+"""How many documents, evenly spread, are compared with a file when it is opened; the others when they are read."""
+
+
+class TokenValues:
+    """For each document of a split a number for each of its tokens, as far as they are read.
+
+    A label or a probability of a sentence is that of all its words.
+
+    Args:
+        path: of the file. unit: what it is about, "words" or "sentences".
+        documents: ids (T,) of each document with the end symbol, untruncated; sizes: their lengths.
+        dictionary: of the documents. limit: how many tokens are read, the end symbol not counted.
+        option: that named the file, for messages.
+
+    Raises:
+        InputError: the file is damaged, of other documents, or of fewer of their tokens than are read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        unit: str,
+        documents: Any,
+        sizes: Sequence[int],
+        dictionary: Dictionary,
+        limit: int,
+        option: str,
+    ):
+        self.file, self.unit, self.option = SelectionFile(path, option), unit, option
+        self._documents, self._dictionary, self._limit = documents, dictionary, limit
+        if len(self.file) != len(documents):
+            raise InputError(f"{option}: {path} is about {len(self.file):,} documents, and DATA has {len(documents):,}")
+        if self.file.header.get("kind") == "distribution":
+            raise InputError(
+                f"{option}: {path} has distributions, which say of no sentence that it is chosen; make it with "
+                "etads-labels --kind extract or match"
+            )
+        made = int(self.file.header.get("truncate_source", limit))
+        longest = max(map(int, sizes), default=1) - 1
+        if made < min(limit, longest):
+            raise InputError(
+                f"{option}: {path} was made of the first {made} tokens of each document, and --truncate-source is "
+                f"{limit}: make it again with --truncate-source {limit}"
+            )
+        for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
+            self.file.row_of(number, tokens_of(documents[number], dictionary))
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def __getitem__(self, number: int) -> Tensor:
+        """Of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
+        tokens = tokens_of(self._documents[number], self._dictionary)
+        fields = self.file.row_of(number, tokens)
+        tokens = tokens[: self._limit]
+        try:
+            values = self._words(fields) if self.unit == "words" else self._sentences(fields, tokens)
+        except ValueError as error:
+            raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
+        if len(values) < len(tokens):
+            raise InputError(f"{self.file.path}, line {number + 2}: {len(values)} values for {len(tokens)} tokens")
+        return torch.tensor([*values[: len(tokens)], MISSING])
+
+    @staticmethod
+    def _words(fields: List[str]) -> List[float]:
+        return [MISSING if field == NOTHING else float(field) for field in fields]
+
+    def _sentences(self, fields: List[str], tokens: List[str]) -> List[float]:
+        is_mark = np.array([token == SENTENCE_MARK for token in tokens], dtype=bool)
+        numbers = np.cumsum(is_mark) - is_mark
+        table = np.zeros(int(numbers.max(initial=-1)) + 1)
+        if self.file.path.name.startswith("labels."):
+            chosen = [int(field) for field in fields if field != NOTHING]
+            table[[number for number in chosen if number < len(table)]] = 1
+        else:
+            given = self._words(fields)[: len(table)]
+            table[: len(given)] = given
+        found: List[float] = np.where(is_mark, MISSING, table[numbers]).tolist()
+        return found
+
+
+def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
+    """Add to a batch, under the names of ``values``, those of its documents: (B, S), float32, MISSING at padding."""
+    if not batch:
+        return
+    tokens = batch["net_input"]["src_tokens"]
+    for name, dataset in values.items():
+        table = torch.full(tokens.shape, MISSING)
+        for row, number in enumerate(batch["id"].tolist()):
+            table[row, tokens[row] != pad] = dataset[number]
+        batch[name] = table
+
+
+class SelectedTask:
+    """A mixin for a fairseq task: loads the labels that its model is trained with, and probabilities for decoding."""
+
+    cfg: Any
+    src_dict: Dictionary
+    _summaries: Any
+    _label_unit: Optional[str] = None
+
+    def read_labels(self, unit: Optional[str]) -> None:
+        """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none."""
+        self._label_unit = unit
+
+    def load_token_values(self, directory: str, split: str, pairs: Any, limit: int) -> Dict[str, TokenValues]:
+        """What batches of a split need: "labels" in the training of a selector, "selection" in decoding.
+
+        Args:
+            directory: of the data. pairs: a ``SummarizationDataset``. limit: tokens that are read of a document.
+
+        Raises:
+            InputError: see :class:`TokenValues`; or there is no file.
+        """
+        found: Dict[str, TokenValues] = {}
+        loading = getattr(self, "is_loading", False)
+        documents = pairs.src.dataset, pairs.src.full_sizes, self.src_dict, limit
+        if self._label_unit is not None:
+            path = Path(self.cfg.labels or directory) / file_name("labels", self._label_unit, split)
+            if path.is_file() or not loading:  # etads-select can do without, and the criterion says what is missing
+                found["labels"] = TokenValues(path, self._label_unit, *documents, option="--labels")
+        decodes = loading or (self._summaries is not None and split != self.cfg.train_subset)
+        if self.cfg.selection and decodes:
+            folder = Path(utils.split_paths(self.cfg.selection)[0])
+            paths = {unit: folder / file_name("probabilities", unit, split) for unit in UNITS}
+            unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
+            found["selection"] = TokenValues(paths[unit], unit, *documents, option="--selection")
+        return found

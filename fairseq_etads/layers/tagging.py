@@ -1,0 +1,155 @@
+"""Layers of content selectors: words from their letters, an LSTM in both directions, sentences scored one by one."""
+
+from typing import Any, Dict, List, Tuple
+
+import torch
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from .recurrent import sentence_ids
+
+_END, _BEGIN = 257, 258
+"""Numbers of a word's two ends; a byte b is 1 + b, and 0 fills up."""
+LONGEST_WORD = 40
+"""Bytes of a word that are read."""
+
+
+class SpellingEncoder(nn.Module):
+    """Vectors of words from their letters, so that words without a vector of their own differ, too.
+
+    The letters are the bytes of UTF-8, between a begin and an end symbol. A convolution over them is followed by ReLU
+    and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
+
+    Args:
+        dictionary: that spells ids, the words of its copy tail among them. letter: width of a letter's vector.
+        filters: width of a word's. width: letters that a filter sees.
+    """
+
+    def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
+        super().__init__()
+        self.dictionary, self.width = dictionary, width
+        self.letters = nn.Embedding(_BEGIN + 1, letter, padding_idx=0)
+        self.convolution = nn.Conv1d(letter, filters, width)
+        self._spelled: Dict[int, List[int]] = {}
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Ids (B, S) -> vectors (B, S, filters)."""
+        words, places = tokens.unique(return_inverse=True)
+        spelled = [self._spell(number) for number in words.tolist()]
+        longest = max(map(len, spelled), default=self.width)
+        letters = torch.tensor([word + [0] * (longest - len(word)) for word in spelled], device=tokens.device)
+        windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
+        lengths = torch.tensor([len(word) - self.width for word in spelled], device=tokens.device)
+        behind = torch.arange(windows.shape[2], device=tokens.device) > lengths[:, None]  # a word's last window and on
+        vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # 0 is the least that ReLU gives
+        return vectors[places]
+
+    def _spell(self, number: int) -> List[int]:
+        """The letters of a word, at least as many as a filter sees."""
+        if number not in self._spelled:
+            spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
+            letters = [_BEGIN, *(1 + byte for byte in spelling), _END]
+            self._spelled[number] = letters + [0] * (self.width - len(letters))
+        return self._spelled[number]
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled: all but the spellings that were needed so far."""
+        return {**vars(self), "_spelled": {}}
+
+
+class TaggerLSTM(nn.Module):
+    """An LSTM in both directions whose states do not depend on padding, on either side.
+
+    Directions run one by one over sequences shifted to begin in the first column, as in
+    :class:`~fairseq_etads.layers.recurrent.BidirectionalGRU`, which says why.
+
+    Args:
+        input_dim: width of inputs. hidden: width of each direction. layers: how many. dropout: between them.
+    """
+
+    def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
+        super().__init__()
+        widths = [input_dim] + [2 * hidden] * (layers - 1)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(nn.LSTM(width, hidden, batch_first=True) for _ in range(2)) for width in widths
+        )
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        """Inputs (B, S, input_dim), padding (B, S) bool -> states (B, S, 2 * hidden), 0 at padding."""
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
+        lengths = (~padding).sum(dim=1, keepdim=True)
+        positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
+        reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
+        x = _take(x, order)
+        layers: Any = self.layers
+        for number, (forward, backward) in enumerate(layers):
+            x = self.dropout(x) if number else x
+            x = torch.cat([forward(x)[0], _take(backward(_take(x, reverse))[0], reverse)], dim=2)
+        return _take(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
+
+
+def _take(x: Tensor, order: Tensor) -> Tensor:
+    """x (B, S, D) with position ``order[b, s]`` at place s."""
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def words_by_sentence(
+    src_tokens: Tensor, real: Tensor, mark: int, sentences: int, words: int
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """The words of documents, sentence by sentence.
+
+    Args:
+        src_tokens: (B, S). real: (B, S) bool, True at words: not at padding, end symbols and marks.
+        mark: id of the token that ends a sentence. sentences, words: most of them that are kept, of a document and of a
+            sentence.
+
+    Returns:
+        ids (B, N, W), 0 where there is no word; where there is one (B, N, W) bool; for each token the number of its
+        sentence (B, S), 0 where it is not real.
+    """
+    numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
+    total = int(numbers.max()) + 1 if numbers.numel() else 1
+    lengths = numbers.new_zeros(len(numbers), total).scatter_add(1, numbers, real.long())  # (B, all sentences)
+    starts = lengths.cumsum(1) - lengths
+    rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # of a word in its sentence
+    count, width = min(total, sentences), max(1, min(int(lengths.max()), words))
+    kept = real & (numbers < count) & (rank < width)
+    place = torch.where(kept, numbers * width + rank, count * width)  # the last column takes what is not kept
+    table = src_tokens.new_zeros(len(src_tokens), count * width + 1).scatter(1, place, src_tokens)
+    there = torch.zeros_like(table, dtype=torch.bool).scatter(1, place, kept)
+    shape = len(src_tokens), count, width
+    return table[:, :-1].reshape(shape), there[:, :-1].reshape(shape), numbers
+
+
+class NovelSentences(nn.Module):
+    """Scores of sentences from left to right, each lowered by what was taken before (Hsu et al. 2018, section 3.1).
+
+    u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i
+    is the sum of sigmoid(logit_k) u_k over the sentences k before i.
+
+    Args:
+        input_dim: width of h. features: width of u and d.
+    """
+
+    def __init__(self, input_dim: int, features: int):
+        super().__init__()
+        self.sentence = nn.Linear(input_dim, features)
+        self.document = nn.Linear(input_dim, features)
+        self.content = nn.Linear(features, 1)
+        self.salience = nn.Linear(features, features, bias=False)
+        self.novelty = nn.Linear(features, features, bias=False)
+
+    def forward(self, states: Tensor, missing: Tensor) -> Tensor:
+        """h (B, N, input_dim), missing (B, N) bool -> logits (B, N); those of missing sentences mean nothing."""
+        there = (~missing).to(states)[:, :, None]
+        mean = (states * there).sum(1) / there.sum(1).clamp(min=1)
+        u, d = self.sentence(states).tanh(), self.document(mean).tanh()  # (B, N, F), (B, F)
+        alone = self.content(u)[:, :, 0] + torch.einsum("bnf,bf->bn", u, self.salience(d))
+        taken = torch.zeros_like(d)
+        logits: List[Tensor] = []
+        for i in range(states.shape[1]):
+            logit = alone[:, i] - (u[:, i] * self.novelty(taken.tanh())).sum(1)
+            taken = taken + torch.sigmoid(logit)[:, None] * u[:, i] * there[:, i]
+            logits.append(logit)
+        return torch.stack(logits, dim=1)

@@ -1,0 +1,242 @@
+"""Content selectors: models that say of each word or sentence of a document how likely a summary takes it.
+
+They are trained by ``fairseq-train --task summarization --criterion selection_nll`` on the labels of etads-labels, and
+etads-select writes down their probabilities.
+"""
+
+import math
+from argparse import Namespace
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, NamedTuple, Optional
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel
+from fairseq.modules import FairseqDropout
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from ..data.selection import MISSING
+from ..layers.recurrent import BidirectionalGRU
+from ..layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import without_tail
+from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
+from .common import SummarizationModel, preset_dataclass, register_presets
+
+
+class SelectorOutput(NamedTuple):
+    """What a selector says of the units, words or sentences, of B documents.
+
+    Attributes:
+        logits: (B, U), of being selected; minus infinity of sentences that it does not read.
+        real: (B, U) bool, False where a document has no such unit or the unit is not read.
+    """
+
+    logits: Tensor
+    real: Tensor
+
+
+class Selector(SummarizationModel, BaseFairseqModel):
+    """A model that selects words or sentences of documents.
+
+    Attributes:
+        unit: "words" or "sentences".
+    """
+
+    unit: str
+
+    @property
+    def label_unit(self) -> str:
+        """Which labels it is trained with; the task asks."""
+        return self.unit
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
+        """Documents (B, S), int64 -> a :class:`SelectorOutput`."""
+        raise NotImplementedError
+
+    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+        """Values of tokens (B, S), MISSING where there is none -> of units (B, U)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def options(cfg: Any) -> Any:
+        """The options as a plain namespace, with texts for enumerations, which could not be pickled."""
+        plain: Any = vars(cfg)
+        if OmegaConf.is_config(cfg):
+            plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+        return Namespace(**plain)
+
+
+def _check(cfg: Any, *positive: str) -> None:
+    """Raise ValueError for an option below 1, or a dropout that is no probability."""
+    for option in positive:
+        if getattr(cfg, option) < 1:
+            raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
+    for option in ("dropout", "letter_dropout"):
+        if not 0 <= getattr(cfg, option, 0) < 1:
+            value = getattr(cfg, option)
+            raise ValueError(f"--{option.replace('_', '-')} {value}: choose a probability, at least 0 and below 1")
+
+
+def _embedding(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
+    """Vectors of the known words of documents."""
+    words = without_tail(task.source_dictionary)
+    table = nn.Embedding(len(words), width, words.pad())
+    nn.init.normal_(table.weight, std=0.1)
+    nn.init.zeros_(table.weight[words.pad()])
+    if not task.is_loading:  # a checkpoint has vectors of its own
+        load_vectors(path, words, table, "--encoder-embed-path")
+    return VocabularyEmbedding(table, words.unk())
+
+
+@dataclass
+class TaggerConfig(FairseqDataclass):
+    """Options of word taggers; the defaults are the released tagger's (Gehrmann et al. 2018), without ELMo."""
+
+    encoder_embed_dim: int = field(default=50, metadata={"help": "width of word vectors"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "word vectors in word2vec's text format, such as GloVe's with a width of 100"}
+    )
+    letter_dim: int = field(default=8, metadata={"help": "width of the vectors of letters (bytes of UTF-8)"})
+    letter_filters: int = field(
+        default=50,
+        metadata={"help": "filters over five letters; words get so many features from their spelling (0: none)"},
+    )
+    letter_dropout: float = field(default=0.2, metadata={"help": "dropout of these features"})
+    encoder_hidden_size: int = field(default=100, metadata={"help": "width of each direction of the LSTM"})
+    encoder_layers: int = field(default=2, metadata={"help": "layers of the LSTM"})
+    dropout: float = field(default=0.5, metadata={"help": "dropout between layers and before the last one"})
+
+
+class WordTagger(Selector):
+    """An LSTM in both directions over words and their spelling, and a logit for each word (Gehrmann et al. 2018)."""
+
+    unit = "words"
+
+    def __init__(self, cfg: Any, task: Any):
+        super().__init__()
+        words = task.source_dictionary
+        self.special = sorted({words.pad(), words.eos(), words.bos()})
+        self.embed_tokens = _embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.spelling = SpellingEncoder(words, cfg.letter_dim, cfg.letter_filters) if cfg.letter_filters else None
+        self.letter_dropout = FairseqDropout(cfg.letter_dropout, module_name=type(self).__name__)
+        width = cfg.encoder_embed_dim + cfg.letter_filters
+        self.lstm = TaggerLSTM(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.logit = nn.Linear(2 * cfg.encoder_hidden_size, 1)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
+        """Build from the options; ValueError if one has an impossible value."""
+        options = cls.options(cfg)
+        _check(options, "encoder_embed_dim", "letter_dim", "encoder_hidden_size", "encoder_layers")
+        if options.letter_filters < 0:
+            raise ValueError(f"--letter-filters {options.letter_filters}: choose 0 or more")
+        return cls(options, task)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
+        """Documents (B, S), int64 -> logits of their tokens (B, S)."""
+        real = torch.ones_like(src_tokens, dtype=torch.bool)
+        for number in self.special:
+            real &= src_tokens != number
+        x = self.embed_tokens(src_tokens)  # (B, S, E)
+        if self.spelling is not None:
+            x = torch.cat([x, self.letter_dropout(self.spelling(src_tokens))], dim=2)
+        states = self.lstm(x, ~real)
+        return SelectorOutput(self.logit(self.dropout(states))[:, :, 0], real)
+
+    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+        """Each token is a unit."""
+        return values
+
+
+@dataclass
+class ExtractorConfig(FairseqDataclass):
+    """Options of sentence extractors; the defaults are those of Hsu et al. 2018."""
+
+    encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
+    encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
+    encoder_hidden_size: int = field(default=200, metadata={"help": "width of each direction of both GRUs, and of u"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
+    max_sentences: int = field(default=50, metadata={"help": "sentences of a document that are read; others get 0"})
+    max_sentence_words: int = field(default=50, metadata={"help": "words of a sentence that are read"})
+
+
+class SentenceExtractor(Selector):
+    """GRUs over the words of each sentence and over sentences, and logits with a memory (Hsu et al. 2018)."""
+
+    unit = "sentences"
+
+    def __init__(self, cfg: Any, task: Any):
+        super().__init__()
+        words = task.source_dictionary
+        self.mark, self.limits = words.index(SENTENCE_MARK), (cfg.max_sentences, cfg.max_sentence_words)
+        self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
+        width = cfg.encoder_hidden_size
+        self.embed_tokens = _embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
+        self.sentences = BidirectionalGRU(2 * width, width)
+        self.scores = NovelSentences(2 * width, width)
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
+        """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
+        options = cls.options(cfg)
+        _check(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
+        words = task.source_dictionary
+        if words.index(SENTENCE_MARK) == words.unk():
+            raise ValueError(
+                f"--arch {getattr(options, '_name', 'sentence_extractor')}: the documents' dictionary has no "
+                f'"{SENTENCE_MARK}", which ends a sentence; make the data with etads-prepare --source-sentence-marks'
+            )
+        return cls(options, task)
+
+    def _real(self, src_tokens: Tensor) -> Tensor:
+        real = torch.ones_like(src_tokens, dtype=torch.bool)
+        for number in self.special:
+            real &= src_tokens != number
+        return real
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
+        """Documents (B, S), int64 -> logits of their sentences (B, U), those among them that are not read."""
+        real = self._real(src_tokens)
+        tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
+        batch, count, width = tokens.shape
+        there = there.reshape(batch * count, width)
+        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
+        states = self.words(x, ~there)[0]  # 0 where no word is
+        means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+        missing = ~there.any(1).view(batch, count)
+        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
+        logits = self.scores(self.dropout(states), missing)
+        more = int(numbers.max()) + 1 - count if numbers.numel() else 0  # sentences that are not read
+        return SelectorOutput(
+            nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
+            nn.functional.pad(~missing, (0, more), value=False),
+        )
+
+    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+        """A sentence has the largest value of its words, which all have the same; MISSING without words."""
+        real = self._real(src_tokens)
+        _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
+        table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
+        return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {"word_tagger": {}, "sentence_extractor": {}}
+"""Named architectures: what each changes in the defaults of its class."""
+_CLASSES = {"word_tagger": (WordTagger, TaggerConfig), "sentence_extractor": (SentenceExtractor, ExtractorConfig)}
+
+
+def preset_config(name: str, **changes: Any) -> type:
+    """A dataclass of all options with the preset's defaults."""
+    options = fields(_CLASSES[name][1])
+    return preset_dataclass(
+        name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__
+    )
+
+
+for _name, (_model, _) in _CLASSES.items():
+    register_presets(_model, {_name: PRESETS[_name]}, preset_config)

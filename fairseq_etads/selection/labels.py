@@ -1,0 +1,135 @@
+"""Labels for content selection, made from a document and its reference summary. Pure functions over lists of words.
+
+Sentences are numbered from 0. Of equally good sentences the earlier one is taken. A document's empty sentences (two
+marks side by side) keep their numbers and are never chosen.
+"""
+
+import math
+from collections import Counter
+from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
+
+from .overlap import SummaryRecall, Words, sentence_recall
+
+_STOP_WORDS = """\
+a about after all also an and any are as at be because been before being between both but by can could did do
+does down during each for from further had has have he her here hers him his how i if in into is it its just
+me more most my no nor not now of off on once one only or other our ours out over own said same she should so
+some such than that the their theirs them then there these they this those through to too under until up very
+was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""English function words, which say nothing about what a sentence is about."""
+
+
+def copy_labels(document: Words, summary: Words) -> List[int]:
+    """Which words of a document its summary copies: 1 or 0 for each (Gehrmann et al. 2018, section 3).
+
+    The document is read from left to right. At each place the longest run of its words that also is a run of the
+    summary's is taken, and labelled 1 where it occurs for the first time. The authors' program looks for runs in the
+    summary as a string, so that "he" is found inside "the", and never selects a document's last word; here words are
+    compared whole.
+    """
+    places: Dict[str, List[int]] = {}
+    for place, word in enumerate(summary):
+        places.setdefault(word, []).append(place)
+    labels = [0] * len(document)
+    seen: Set[Tuple[str, ...]] = set()
+    start = 0
+    while start < len(document):
+        length = max((_run(document, start, summary, place) for place in places.get(document[start], ())), default=0)
+        run = tuple(document[start : start + length])
+        if length and run not in seen:
+            labels[start : start + length] = [1] * length
+            seen.add(run)
+        start += max(length, 1)
+    return labels
+
+
+def _run(document: Words, start: int, summary: Words, place: int) -> int:
+    """How many words are the same from ``start`` in the document and from ``place`` in the summary on."""
+    length, most = 0, min(len(document) - start, len(summary) - place)
+    while length < most and document[start + length] == summary[place + length]:
+        length += 1
+    return length
+
+
+def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+    """For each sentence of the summary the sentence of the document it is most like (Chen and Bansal 2018, eq. 1).
+
+    That is the one with the largest ROUGE-L recall, and no sentence is taken twice. The list is shorter than the
+    summary if the document has fewer sentences.
+    """
+    free = [number for number, sentence in enumerate(document) if sentence]
+    found: List[int] = []
+    for reference in summary:
+        if not free:
+            break
+        best = max(free, key=lambda number: sentence_recall(document[number], reference))
+        free.remove(best)
+        found.append(best)
+    return found
+
+
+def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+    """The set of sentences that together recall the summary, in the order of the document (Hsu et al. 2018).
+
+    Sentences are tried in the order of their own summary-level ROUGE-L recall, and each is kept that raises the recall
+    of those kept before it. If none has a word of the summary, it is the first sentence.
+    """
+    numbers = [number for number, sentence in enumerate(document) if sentence]
+    if not numbers or not summary:
+        return []
+    recall = SummaryRecall(document, summary)
+    alone = {number: recall([number]) for number in numbers}
+    best, kept = 0.0, []  # type: float, List[int]
+    for number in sorted(numbers, key=lambda number: -alone[number]):
+        together = recall([*kept, number])
+        if together > best:
+            best = together
+            kept.append(number)
+    return sorted(kept) or numbers[:1]
+
+
+def selection_targets(
+    document: Sequence[Words], summary: Sequence[Words], idf: Mapping[str, float], unseen: float = 1.0
+) -> List[List[float]]:
+    """A distribution over the document's sentences for each sentence of the summary (Li et al. 2018).
+
+    It is the cosine of the sentences' TF-IDF vectors, divided by the sum over the document.
+
+    Args:
+        idf: of words, see :func:`inverse_frequencies`; stop words and punctuation do not count. unseen: of the others.
+
+    Returns:
+        n rows of m numbers that sum to 1, or are all 0 where the document has no word of the summary's sentence.
+    """
+    vectors = [_weights(sentence, idf, unseen) for sentence in document]
+    rows = []
+    for sentence in summary:
+        vector = _weights(sentence, idf, unseen)
+        row = [sum(weight * other.get(word, 0.0) for word, weight in vector.items()) for other in vectors]
+        total = sum(row)
+        rows.append([value / total if total else 0.0 for value in row])
+    return rows
+
+
+def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
+    """The TF-IDF vector of a sentence, of length 1; empty if no word counts."""
+    counts = Counter(word for word in sentence if is_content(word))
+    weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
+    length = math.sqrt(sum(weight**2 for weight in weights.values()))
+    return {word: weight / length for word, weight in weights.items()} if length else {}
+
+
+def is_content(word: str) -> bool:
+    """Whether a word has a letter or a digit and is no stop word."""
+    return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
+
+
+def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
+    """idf of each word, ln((1 + D) / (1 + df)) + 1 for df of D documents; and that of a word in none of them."""
+    count, frequencies = 0, Counter()  # type: int, Counter[str]
+    for words in documents:
+        count += 1
+        frequencies.update(set(words))
+    idf = {word: math.log((1 + count) / (1 + df)) + 1 for word, df in frequencies.items()}
+    return idf, math.log(1 + count) + 1

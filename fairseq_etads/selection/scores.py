@@ -1,0 +1,61 @@
+"""How well a selector tells what is selected from what is not, from counts over bins of its logits."""
+
+import math
+from typing import Any, List, Tuple
+
+EDGES: List[float] = [number / 20 for number in range(-240, 241)]
+"""Borders of the bins, in logits: from a probability of 0.000006 to 0.999994, in steps of 0.0125 at most."""
+
+
+def bin_of(probability: float) -> int:
+    """The bin of a probability: bin b holds logits above EDGES[b - 1] up to EDGES[b]."""
+    if not 0 < probability < 1:
+        return 0 if probability <= 0 else len(EDGES)
+    logit = math.log(probability / (1 - probability))
+    return min(max(math.ceil((logit - EDGES[0]) * 20 - 1e-9), 0), len(EDGES))
+
+
+def roc_area(counts: Any) -> float:
+    """The area under the ROC curve: how likely a selected unit has a larger logit than another one.
+
+    Args:
+        counts: (2, bins), of units that are not selected and that are. Two in the same bin count one half.
+
+    Returns:
+        0.5 if there are none of one of them.
+    """
+    negative, positive = (list(map(float, row)) for row in counts)
+    below = area = 0.0
+    for without, having in zip(negative, positive):
+        area += having * (below + without / 2)
+        below += without
+    pairs = sum(negative) * sum(positive)
+    return area / pairs if pairs else 0.5
+
+
+def f1_at(true: float, chosen: float, positive: float) -> float:
+    """F1 from how many are chosen, how many should be, and how many are rightly."""
+    return 2 * true / (chosen + positive) if chosen + positive else 0.0
+
+
+def best_f1(counts: Any) -> Tuple[float, float]:
+    """The largest F1 of "selected if its probability is above p", over the borders p of bins; and that p.
+
+    Args:
+        counts: see :func:`roc_area`.
+    """
+    negative, positive = (list(map(float, row)) for row in counts)
+    total, best = sum(positive), (0.0, 0.5)
+    true = chosen = 0.0
+    for number in range(len(EDGES) - 1, -1, -1):
+        true += positive[number + 1]
+        chosen += positive[number + 1] + negative[number + 1]
+        found = f1_at(true, chosen, total)
+        if found > best[0]:
+            best = found, 1 / (1 + math.exp(-EDGES[number]))
+    return best
+
+
+def no_counts() -> List[List[float]]:
+    """Counts (2, bins) of no units."""
+    return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

@@ -1,0 +1,94 @@
+"""The criterion ``selection_nll``: how likely a selector finds the labels of words or sentences."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from .attention import at_least_float32
+from .selection.scores import EDGES, best_f1, roc_area
+
+
+@dataclass
+class SelectionNLLConfig(FairseqDataclass):
+    """``--criterion selection_nll`` has no options."""
+
+
+@register_criterion("selection_nll", dataclass=SelectionNLLConfig)
+class SelectionNLL(FairseqCriterion):
+    """Negative log-likelihood of labels: of words their mean, of sentences the mean over each document's.
+
+    It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
+    threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
+    """
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss of a batch, what to divide it by, and what to log."""
+        if "labels" not in sample:
+            raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
+        tokens = sample["net_input"]["src_tokens"]
+        logits, real = model(**sample["net_input"])
+        labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)
+        real = real & (labels >= 0)
+        logits = at_least_float32(logits).masked_fill(~real, 0)
+        losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
+        losses = losses.masked_fill(~real, 0)
+        if model.unit == "sentences":
+            losses = losses / real.sum(1, keepdim=True).clamp(min=1)
+            size = len(losses)
+        else:
+            size = int(real.sum())
+        loss = losses.sum()
+        return (
+            loss,
+            max(size, 1),
+            {
+                "loss": float(loss.detach()),
+                "ntokens": sample["ntokens"],
+                "nsentences": len(losses),
+                "sample_size": max(size, 1),
+                "histogram": histogram(logits.detach(), labels, real),
+            },
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up the figures of all batches and workers; the loss is in bits."""
+        size = sum(output["sample_size"] for output in logging_outputs)
+        loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
+        metrics.log_scalar("loss", loss, size, round=4)
+        counts = sum(output["histogram"] for output in logging_outputs)
+        metrics.log_scalar("_selection", counts)
+        metrics.log_derived("auc", lambda meters: round(roc_area(meters["_selection"].sum), 4))
+        metrics.log_derived("f1", lambda meters: round(best_f1(meters["_selection"].sum)[0], 4))
+        metrics.log_derived("f1_threshold", lambda meters: round(best_f1(meters["_selection"].sum)[1], 4))
+        metrics.log_derived("positive", lambda meters: round(_positive(meters["_selection"].sum), 4))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """No: one of the figures is a table."""
+        return False
+
+
+def _positive(counts: Any) -> float:
+    return float(counts[1].sum() / max(float(counts.sum()), 1))
+
+
+def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+    """How many units with label 0, and with 1, have a logit between two neighbouring ones of EDGES.
+
+    Args:
+        logits, labels, real: (B, U).
+
+    Returns:
+        (2, bins), float64, on the CPU: safe to store in a checkpoint.
+    """
+    bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
+    rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
+    return torch.bincount(rows + bins, minlength=2 * (len(EDGES) + 1)).double().view(2, -1)

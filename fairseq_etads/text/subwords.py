@@ -1,0 +1,41 @@
+"""Which tokens of a text belong to one word, for subwords of every kind."""
+
+from typing import List, Sequence, Tuple
+
+from .words import SENTENCE_MARK
+
+
+def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
+    """For each token, whether it is the last one of a word.
+
+    Args:
+        subwords: "subword_nmt" or "sentencepiece"; with anything else every token is a word.
+    """
+    if subwords == "subword_nmt":
+        return [not token.endswith("@@") for token in tokens]
+    if subwords != "sentencepiece":
+        return [True] * len(tokens)
+    # a word ends where the next piece begins one; the mark is a word of its own
+    begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
+    after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
+    return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
+
+
+def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[int]]:
+    """The words that the tokens make, and for each token the number of its word, from 0; see :func:`word_ends`."""
+    words: List[str] = []
+    numbers: List[int] = []
+    parts: List[str] = []
+    for token, end in zip(tokens, word_ends(tokens, subwords)):
+        parts.append(token[:-2] if subwords == "subword_nmt" and not end else token)
+        numbers.append(len(words))
+        if end:
+            words.append(_word(parts, subwords))
+            parts = []
+    if parts:  # a last word that ends in "@@" itself
+        words.append(_word(parts, subwords))
+    return words, numbers
+
+
+def _word(parts: List[str], subwords: str) -> str:
+    return "".join(parts).lstrip("▁") if subwords == "sentencepiece" else "".join(parts)

@@ -1,0 +1,146 @@
+"""Content selection through the real commands: labels, selectors, probabilities, decoding with them, extraction."""
+
+import json
+import random
+import re
+
+import pytest
+import torch
+from helpers import run_command
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
+
+import fairseq_etads  # noqa: F401  # so that checkpoints load
+
+TRAIN = [
+    *(
+        "--criterion",
+        "selection_nll",
+        "--optimizer",
+        "adam",
+        "--lr",
+        "0.01",
+        "--batch-size",
+        "32",
+        "--num-workers",
+        "0",
+    ),
+    *("--cpu", "--no-progress-bar", "--log-format", "simple", "--no-epoch-checkpoints", "--clip-norm", "2"),
+]
+SIZES = {
+    "word_tagger": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16", "--dropout", "0.1"],
+    "sentence_extractor": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16"],
+}
+UNITS = {"word_tagger": "words", "sentence_extractor": "sentences"}
+
+
+def write_texts(directory, split, count, seed):
+    """Of the two sentences with a marker the one behind "keep" is the summary, without the marker."""
+    r = random.Random(seed)
+    with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
+        for _ in range(count):
+            words = r.sample(WORDS[:20], 9)
+            parts = [words[:3], words[3:6], words[6:]]
+            markers = ["keep", "skip", "skip"]
+            r.shuffle(markers)
+            sources.write(" <q> ".join(" ".join([marker, *part]) for marker, part in zip(markers, parts)) + "\n")
+            targets.write(" ".join(parts[markers.index("keep")]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """Data with labels of words and sentences."""
+    directory = tmp_path_factory.mktemp("selection")
+    for seed, (split, count) in enumerate((("train", 800), ("valid", 40), ("test", 50))):
+        write_texts(directory, split, count, seed)
+    splits = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
+    run_command([*PREPROCESS, "bin", *splits], cwd=directory)
+    for kind in ("words", "extract"):
+        said = run_command(["etads-labels", "bin", "--kind", kind, "--jobs", "1"], cwd=directory).stdout
+        assert len(re.findall(r"labels\.\w+\.(train|valid|test): ", said)) == 3
+    return directory
+
+
+def train(work, arch, updates, *options, check=True):
+    command = [
+        "fairseq-train",
+        "bin",
+        *PLUGIN,
+        "--arch",
+        arch,
+        *SIZES[arch],
+        *TRAIN,
+        "--save-dir",
+        f"{arch}/checkpoints",
+    ]
+    return run_command([*command, "--max-update", str(updates), *options], cwd=work, check=check)
+
+
+@pytest.fixture(scope="module")
+def selectors(work):
+    """Both selectors trained, in two parts; what the second part of each training said."""
+    said = {}
+    for arch in SIZES:
+        train(work, arch, 50)
+        said[arch] = train(work, arch, 150).stdout
+    return said
+
+
+@pytest.mark.parametrize("arch", SIZES)
+def test_a_selector_is_trained_resumed_and_judged(work, selectors, arch):
+    said = selectors[arch]
+    assert "Loaded checkpoint" in said and "(epoch 3 @ 50 updates)" in said
+    areas = [float(area) for area in re.findall(r"valid on .* auc ([\d.]+)", said)]
+    assert areas[-1] > 0.95
+    report = work / f"{arch}.json"
+    run = run_command(["etads-select", arch, "--checkpoint", "last", "--report", str(report)], cwd=work)
+    scores = json.loads(report.read_text())
+    assert scores["test"]["auc"] > 0.95 and scores["test"]["best_f1"] > 0.9
+    assert f"{arch}/probabilities.{UNITS[arch]}.valid" in run.stdout
+    assert f"AUC {scores['test']['auc']:.4f}" in run.stdout
+    lines = (work / arch / f"probabilities.{UNITS[arch]}.test").read_text().splitlines()
+    assert len(lines) == 51
+
+
+def test_selected_sentences_are_summaries(work, selectors):
+    run_command(["etads-select", "sentence_extractor", "--checkpoint", "last", "--subset", "test"], cwd=work)
+    command = ["etads-extract", "bin", "out.txt", "--by", "selector", "--selection", "sentence_extractor"]
+    run_command([*command, "--sentences", "1"], cwd=work)
+    found = (work / "out.txt").read_text().splitlines()
+    right = [line.split("keep ")[1].split(" <q>")[0] for line in (work / "test.source").read_text().splitlines()]
+    assert sum(summary == f"keep {answer}" for summary, answer in zip(found, right)) >= 45
+    score = run_command(["etads-rouge", "out.txt", "test.target"], cwd=work).stdout
+    assert "50 hypotheses are empty" in score
+
+
+def test_a_pointer_copies_what_is_selected(work, selectors):
+    """A summariser that has hardly learnt which sentence to keep writes no word of another one."""
+    run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
+    options = ["--pointer", "soft", "--dropout", "0", "--lr", "2e-3", "--max-update", "60", "--save-dir", "summariser"]
+    run_command(
+        ["fairseq-train", "bin", *PLUGIN, "--arch", "etads", *SMALL_MODEL, *options, "--criterion", "summarization_nll"]
+        + ["--no-epoch-checkpoints"],
+        cwd=work,
+    )
+    weights = torch.load(work / "summariser/checkpoint_last.pt", weights_only=True)
+    weights["model"]["decoder.pointer.gate.bias"].fill_(-20.0)  # so that it always copies
+    torch.save(weights, work / "copies.pt")
+    generate = ["fairseq-generate", "bin", *PLUGIN, "--path", "copies.pt", "--cpu", "--beam", "3", "--max-len-b", "6"]
+    plain = summaries(run_command(generate, cwd=work).stdout)
+    output = run_command([*generate, "--selection", "word_tagger", "--selection-threshold", "0.5"], cwd=work).stdout
+    kept = [line.split("keep ")[1].split(" <q>")[0].split() for line in (work / "test.source").read_text().splitlines()]
+
+    def shares(found):
+        return [sum(w in kept[n] for w in text.split()) / max(1, len(text.split())) for n, text in found.items()]
+
+    selected = shares(summaries(output))
+    assert sum(share == 1 for share in selected) >= 40, "<q> may be copied, too"
+    assert sum(shares(plain)) < sum(selected) - 10
+    refused = run_command([*generate, "--selection", "nowhere"], cwd=work, check=False)
+    assert refused.returncode and "--selection: there is no nowhere/probabilities.words.test" in refused.stdout
+
+
+def test_other_labels_are_refused(work, tmp_path):
+    """Labels of fewer tokens than are read, and those of another order."""
+    run_command(["etads-labels", "bin", "--truncate-source", "5", "--out", str(tmp_path), "--jobs", "1"], cwd=work)
+    said = train(work, "word_tagger", 1, "--labels", str(tmp_path), "--save-dir", str(tmp_path / "run"), check=False)
+    assert said.returncode and "was made of the first 5 tokens of each document" in said.stdout

@@ -1,0 +1,35 @@
+"""Binarised data of texts that a test has in its hands, without a command."""
+
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+
+
+def dictionary_of(texts, tail=()):
+    """Words in the order in which they first occur; those of ``tail`` can only be copied."""
+    words = list(dict.fromkeys(word for text in texts for word in text.split() if word not in tail))
+    dictionary = Dictionary()
+    for number, word in enumerate(words):
+        dictionary.add_symbol(word, n=len(words) - number)
+    for word in tail:
+        dictionary.add_symbol(word, n=0)
+    return dictionary
+
+
+def write_data(folder, splits, tail=(), dictionary=None):
+    """What fairseq-preprocess writes; ``splits`` are name -> pairs of a document and a summary (None: it has none)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = [pair for split in splits.values() for pair in split]
+    dictionary = dictionary or dictionary_of([text for pair in pairs for text in pair if text is not None], tail)
+    for side in ("source", "target"):
+        dictionary.save(str(folder / f"dict.{side}.txt"))
+    for split, texts in splits.items():
+        for side, column in (("source", 0), ("target", 1)):
+            if any(pair[column] is None for pair in texts):
+                continue
+            prefix = str(folder / f"{split}.source-target.{side}")
+            builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary))
+            for pair in texts:
+                ids = [dictionary.index(word) for word in pair[column].split()]
+                builder.add_item(torch.tensor([*ids, dictionary.eos()]))
+            builder.finalize(f"{prefix}.idx")
+    return dictionary

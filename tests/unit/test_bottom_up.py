@@ -1,0 +1,285 @@
+"""Pointers that copy only what a selector chose (--selection): the equation, the search, and a task that needs it."""
+
+import random
+
+import pytest
+import reference_selection as reference
+import torch
+from decoding import sharpen
+from fairseq.dataclass.configs import GenerationConfig
+from helpers import EOS, PAD, make_batch, make_model, make_task
+from omegaconf import OmegaConf
+from recurrent import recurrent, recurrent_task
+from scripted import scripted_model
+from steps import make_criterion
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.layers.pointer import Selection
+
+MARK = 43
+TASK = recurrent_task()
+ARCHS = ("etads", "aggregation_transformer", "gru_seq2seq", "pg_coverage", "words_lvt2k")
+DOCUMENTS = [[5, 6, 44, 7, 45, MARK, 9, 5, 46, 45], [30, 31], [4, 47, 5, 8, 8, 44, 49], [21, 22, 50, 23, 51]]
+
+
+def model_of(arch, task=TASK):
+    build = recurrent if arch in ("gru_seq2seq", "pg_coverage", "words_lvt2k") else make_model
+    model = build(arch, task, pointer="soft")
+    if arch == "etads":
+        sharpen(model)
+    return model
+
+
+def selection_of(tokens, seed=1, low=0.0):
+    """Random probabilities; none at marks, end and padding."""
+    r = random.Random(seed)
+    values = [[r.uniform(low, 1) for _ in row] for row in tokens.tolist()]
+    special = (tokens == PAD) | (tokens == EOS) | (tokens == MARK)
+    return torch.tensor(values).masked_fill(special, -1)
+
+
+def sample_of(documents, probabilities, **padding):
+    """A batch with the probabilities (a list for each document, without the end symbol)."""
+    tokens = make_batch(documents, **padding)
+    table = torch.full(tokens.shape, -1.0)
+    for row, values in zip(range(len(tokens)), probabilities):
+        table[row, tokens[row] != PAD] = torch.tensor([*values, -1.0])
+    return {
+        "id": torch.arange(len(tokens)),
+        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+        "selection": table,
+    }
+
+
+def probabilities(seed=1):
+    r = random.Random(seed)
+    return [[-1.0 if word == MARK else r.random() for word in document] for document in DOCUMENTS]
+
+
+def search(model, sample, **options):
+    generator = SummaryGenerator([model], TASK.target_dictionary, beam_size=3, max_len_b=8, **options)
+    return generator.generate(None, sample)
+
+
+def tokens_and_scores(results):
+    return [[(h["tokens"].tolist(), h["positional_scores"]) for h in row] for row in results]
+
+
+def assert_alike(found, expected):
+    for row, other in zip(tokens_and_scores(found), tokens_and_scores(expected)):
+        assert [tokens for tokens, _ in row] == [tokens for tokens, _ in other]
+        for (_, scores), (_, wanted) in zip(row, other):
+            torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-4)
+
+
+def pointer_of(model, tokens, previous):
+    with torch.no_grad():
+        logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
+    return logits, extra["pointer"]
+
+
+@pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
+@pytest.mark.parametrize("threshold, factor", [(0.5, 2.0), (0.5, 0.3), (0.99, 3.0), (-1.0, 2.0), (0.9, 1.0)])
+def test_the_distribution_is_that_of_the_definition(arch, threshold, factor):
+    model, tokens = model_of(arch), make_batch(DOCUMENTS)
+    q = selection_of(tokens)
+    q[1] = q[1].clamp(max=0.4)  # a document without a selected word, for thresholds from 0.5 on
+    previous = torch.tensor([[EOS, 5, 44]] * len(tokens))
+    logits, pointer = pointer_of(model, tokens, previous)
+    found = pointer.selected(Selection(q, threshold, factor)).log_probs(logits).exp()
+    torch.testing.assert_close(found.sum(2), torch.ones(found.shape[:2]))
+    for row in range(len(tokens)):
+        copyable = pointer.vocab.copyable[row].tolist()
+        words = [c if there else None for c, there in zip(pointer.vocab.source_columns[row].tolist(), copyable)]
+        values = [None if value < 0 else value for value in q[row].tolist()]
+        for step in range(3):
+            expected = reference.bottom_up(
+                pointer.gate[row, step].sigmoid().item(), logits[row, step].softmax(0).tolist(),
+                pointer.log_copy[row, step].exp().tolist(), words, values, threshold, factor,
+            )  # fmt: skip
+            for column, probability in enumerate(found[row, step].tolist()):
+                assert probability == pytest.approx(expected.get(column, 0), abs=1e-6)
+
+
+def test_nothing_masked_and_a_factor_of_one_change_nothing_to_the_bit():
+    model, tokens = model_of("etads"), make_batch([*DOCUMENTS, []])
+    logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS, 5]] * 5))
+    for threshold, low in ((-1.0, 0.0), (0.5, 0.6), (1 - 1e-6, 0.0)):  # all; all; none, and so all
+        q = selection_of(tokens, low=low)
+        found = pointer.selected(Selection(q, threshold, 1.0)).log_probs(logits)
+        assert torch.equal(found, pointer.log_probs(logits))
+    with_factor = pointer.selected(Selection(q, -1.0, 2.0))
+    assert torch.equal(with_factor.gate[4], pointer.gate[4]), "a document without a word is generated from alone"
+
+
+def test_a_masked_word_can_only_be_generated():
+    model, tokens = model_of("etads"), make_batch(DOCUMENTS)
+    q = selection_of(tokens, low=0.5).masked_fill(tokens == 5, 0.0).masked_fill(tokens == 45, 0.0)
+    logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS]] * 4))
+    found = pointer.selected(Selection(q, 0.15, 2.0))
+    mixed, columns = found.log_probs(logits).exp()[0, 0], pointer.vocab.source_columns[0].tolist()
+    assert mixed[columns[4]] == 0, "a word that only the document has"
+    generated = found.gate[0, 0].sigmoid() * logits[0, 0].softmax(0)[5]
+    torch.testing.assert_close(mixed[5], generated)
+    assert 0 < mixed[5] < pointer.log_probs(logits).exp()[0, 0, 5]
+    assert mixed[columns[2]] > pointer.log_probs(logits).exp()[0, 0, columns[2]], "others gain"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_it_sums_to_one_in_half_precision_and_where_gates_saturate(dtype):
+    model, tokens = model_of("pg_coverage").to(dtype), make_batch(DOCUMENTS)
+    q = selection_of(tokens)
+    for bias in (-60.0, 0.0, 60.0):
+        model.decoder.pointer.gate.bias.data.fill_(bias)
+        with torch.no_grad():
+            logits, extra = model(tokens, tokens.ne(PAD).sum(1), torch.tensor([[EOS, 6]] * 4))
+        probs = extra["pointer"].selected(Selection(q, 0.15, 2.0)).log_probs(logits).exp()
+        torch.testing.assert_close(probs.sum(2), torch.ones(4, 2), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_search_scores_what_the_whole_model_gives(arch):
+    """Cached decoding equals uncached, and documents that are finished take their probabilities with them."""
+    model, sample = model_of(arch), sample_of(DOCUMENTS, probabilities())
+    # the second document is finished first: no summary is longer than its document
+    results = search(model, sample, selection_threshold=0.5, selection_factor=3.0, match_source_len=True)
+    plain = search(model, {**sample, "selection": torch.full_like(sample["selection"], -1)})
+    assert tokens_and_scores(results) != tokens_and_scores(plain)
+    for row, hypotheses in enumerate(results):
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            document = sample["net_input"]["src_tokens"][row : row + 1]
+            previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]
+            logits, pointer = pointer_of(model, document, previous)
+            with torch.no_grad():
+                _, extra = model(document, document.ne(PAD).sum(1), previous)
+            chosen = pointer.selected(Selection(sample["selection"][row : row + 1], 0.5, 3.0))
+            scores = model.get_normalized_probs((logits, {**extra, "pointer": chosen}), log_probs=True)
+            extended = extra["vocabulary"].extended_ids(tokens[None])
+            expected = scores[0].gather(1, extended[0][:, None])[:, 0]
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_padding_and_the_other_documents_change_nothing(arch):
+    model, q = model_of(arch), probabilities()
+    options = {"selection_threshold": 0.5}
+    together = search(model, sample_of(DOCUMENTS, q), **options)
+    for padding in ({"left": True, "width": 14}, {"width": 14}):
+        assert_alike(search(model, sample_of(DOCUMENTS, q, **padding), **options), together)
+    for number, document in enumerate(DOCUMENTS):
+        assert_alike(search(model, sample_of([document], [q[number]]), **options), together[number : number + 1])
+
+
+@pytest.mark.parametrize("arch", ["etads", "words_lvt2k"])
+def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch):
+    model, sample = model_of(arch), sample_of(DOCUMENTS, probabilities())
+    plain = {name: value for name, value in sample.items() if name != "selection"}
+    found = search(model, sample, selection_threshold=-1.0, selection_factor=1.0)
+    assert_alike(found, search(model, plain))
+    assert_alike(search(model, plain, selection_factor=5.0), search(model, plain))
+
+
+def test_copied_positions_are_selected_ones():
+    """Of equal words, those that may not be copied have most of the attention."""
+    model = model_of("pg_coverage")
+    model.decoder.pointer.gate.bias.data.fill_(-20.0)  # copies nearly always
+    documents, q = [[45, 45, 45, 45, 45], [44, 46, 44, 46, 44]], [[0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
+    for row, hypotheses in enumerate(
+        search(model, sample_of(documents, q), selection_threshold=0.5, copied_positions=True)
+    ):
+        found = {int(p) for h in hypotheses for p in h["copied_from"] if p >= 0}
+        assert found and found <= {place for place, value in enumerate(q[row]) if value}
+
+
+def test_ensembles_select_in_each_model():
+    models, sample = [model_of("etads"), model_of("pg_coverage")], sample_of(DOCUMENTS, probabilities())
+    generator = SummaryGenerator(models, TASK.target_dictionary, beam_size=2, max_len_b=8, selection_threshold=0.5)
+    allowed = [{w for w, q in zip(d, p) if q > 0.5 or q < 0} for d, p in zip(DOCUMENTS, probabilities())]
+    for row, hypotheses in enumerate(generator.generate(None, sample)):
+        unknown = {word for h in hypotheses for word in h["tokens"].tolist() if word >= 44}
+        assert unknown <= allowed[row]
+
+
+def begun(tokens):
+    """How many sentences a summary has."""
+    return sum(word != MARK and before in (MARK, None) for word, before in zip(tokens, [None, *tokens]))
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_a_summary_does_not_end_before_its_sentences(least):
+    dictionary = make_task(mark=True).target_dictionary
+    model = scripted_model(dictionary, end=4.0)
+    model.decoder.table[:, MARK] += 3.0
+    options = {"beam_size": 3, "max_len_b": 20}
+    sample = {name: value for name, value in sample_of([[5, 6], [7], [8, 9, 10]], []).items() if name != "selection"}
+    found = {}
+    for count in (0, least):
+        results = SummaryGenerator([model], dictionary, **options, min_sentences=count).generate(None, sample)
+        found[count] = [h["tokens"].tolist()[:-1] for row in results for h in row]
+    assert any(begun(tokens) < least for tokens in found[0])
+    assert all(begun(tokens) >= least or len(tokens) == 20 for tokens in found[least])
+    assert sum(len(tokens) < 20 for tokens in found[least]) >= 5, "ends are only put off"
+
+
+def test_options_of_decoding_are_checked():
+    task = recurrent_task(selection="somewhere")
+    options = OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6))
+    assert task.build_generator([model_of("etads")], options).settings.selection_threshold == 0.15
+    for pointer in ("none", "switch"):
+        with pytest.raises(ValueError, match="--selection somewhere needs models with --pointer soft"):
+            task.build_generator([make_model("etads", task, pointer=pointer)], options)
+    with pytest.raises(ValueError, match="--selection somewhere has no effect with --score-reference"):
+        task.build_generator([model_of("etads")], OmegaConf.structured(GenerationConfig(score_reference=True)))
+    for name in ("selection_threshold", "selection_factor"):
+        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} 0.4 has no effect without --selection"):
+            recurrent_task(**{name: 0.4}).build_generator([model_of("etads")], options)
+    dictionary = make_task(tail=9).target_dictionary
+    for wrong, message in (
+        ({"selection_factor": 0.0}, "--selection-factor 0.0: choose more than 0"),
+        ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),
+        ({"min_sentences": -1}, "--min-sentences -1: choose 0 or more"),
+        ({"min_sentences": 2, "exact_length": 5}, "--exact-length and --min-sentences exclude one another"),
+        ({"min_sentences": 2}, '--min-sentences "<q>": the dictionary has no such token'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SummaryGenerator([model_of("etads")], dictionary, **wrong)
+
+
+def riddle(r):
+    """A document with two unknown words, the number of which is the answer, and the words that say which: none."""
+    document = [r.randint(5, 20) for _ in range(r.randint(3, 6))]
+    names = r.sample(range(44, 53), 2)
+    for name in names:
+        document.insert(r.randint(0, len(document)), name)
+    return document, names
+
+
+@pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
+def test_a_question_that_only_the_selector_can_answer(arch):
+    """Either of two names may be the summary: the model learns to write one of them, the selector knows which."""
+    task = recurrent_task()
+    model, r = model_of(arch, task).train(), random.Random(8)
+    criterion, optimizer = make_criterion(task, label_smoothing=0.0), torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(100):
+        pairs = [riddle(r) for _ in range(32)]
+        tokens = make_batch([document for document, _ in pairs])
+        target = make_batch([[r.choice(names)] for _, names in pairs])
+        previous = target.roll(1, dims=1)
+        net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
+        optimizer.zero_grad()
+        loss, size, _ = criterion(model, {"net_input": net_input, "target": target, "ntokens": target.numel()})
+        (loss / size).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+    model.eval()
+    pairs = [riddle(r) for _ in range(100)]
+    right = [names[0] for _, names in pairs]
+    q = [[0.9 if word == answer else 0.1 for word in document] for (document, _), answer in zip(pairs, right)]
+    sample = sample_of([document for document, _ in pairs], q)
+    plain = {name: value for name, value in sample.items() if name != "selection"}
+    score = {}
+    for name, batch in (("selected", sample), ("plain", plain)):
+        results = search(model, batch, exact_length=1)
+        score[name] = sum(row[0]["tokens"][0].item() == answer for row, answer in zip(results, right))
+    assert score["selected"] >= 90 and score["plain"] <= 75, score

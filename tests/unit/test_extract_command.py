@@ -1,0 +1,140 @@
+"""etads-extract and what the other commands of content selection write and read, in process, on tiny data."""
+
+import json
+
+import pytest
+import torch
+from selection_data import write_data
+
+from fairseq_etads.commands.extract import main
+from fairseq_etads.data.selection import MISSING, TokenValues
+from fairseq_etads.selection.files import source_hash, write_rows
+from fairseq_etads.text.files import InputError
+
+DOCUMENTS = [
+    "the c@@ at sat <q> a dog ran , <q> it rain@@ ed <q> we left",
+    "<q> one <q> two two",
+    "four <q> five",
+]
+SUMMARIES = ["it rain@@ ed <q> we left", "<unk> two", "zero"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_data(tmp_path / "bin", {"test": list(zip(DOCUMENTS, SUMMARIES))})
+    words = [[0.1, 0.9, 0.9, 0.2, "-", 0, 0.3, 0.3, 0.3, "-", 0.5, 0.5, 0.4, "-", 0.6, 0.9], ["-", 0.2, "-", 0.1, 0.2]]
+    sentences = [[0.1, 0.8, 0.3, 0.9], ["-", 0.2, 0.1], [0.5, 0.5]]
+    for unit, rows in (("words", [*words, [0, "-", 0.1]]), ("sentences", sentences)):
+        fields = [(source_hash(d.split()), [str(value) for value in row]) for d, row in zip(DOCUMENTS, rows)]
+        write_rows(tmp_path / f"probabilities.{unit}.test", {"documents": 3, "truncate_source": 400}, fields)
+    return tmp_path
+
+
+def extract(data, *options):
+    assert main([str(data), str(data / "out.txt"), *options]) == 0
+    return (data / "out.txt").read_text().splitlines()
+
+
+def test_sentences_are_taken_in_each_way(data, capsys):
+    selection = ("--selection", str(data))
+    assert extract(data, "--by", "lead", "--sentences", "2") == [
+        "the cat sat <q> a dog ran,",
+        "one <q> two two",
+        "four <q> five",
+    ]
+    assert extract(data, "--by", "oracle") == ["it rained <q> we left", "two two", "four"]
+    assert extract(data, "--by", "selector", "--sentences", "2", *selection) == [
+        "a dog ran, <q> we left",
+        "one <q> two two",
+        "four <q> five",
+    ]
+    assert extract(data, "--by", "tagger", "--sentences", "1", *selection) == ["we left", "one", "five"]
+    assert extract(data, "--by", "phrases", "--threshold", "0.25", *selection) == [
+        "cat <q> dog ran, <q> it rained <q> we left",
+        "",
+        "",
+    ]
+    assert "3 summaries of 1.3 sentences and 2.7 words" in capsys.readouterr().out
+
+
+def test_only_what_is_read_is_extracted(data):
+    assert extract(data, "--by", "lead", "--truncate-source", "6")[0] == "the cat sat <q> a"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--by", "tagger"], "--by tagger: needs --selection"),
+        (["--by", "lead", "--selection", "x"], "--selection x: has no effect with --by lead"),
+        (["--by", "oracle", "--sentences", "2"], "--sentences 2: has no effect with --by oracle"),
+        (["--by", "lead", "--sentences", "0"], "--sentences 0: choose 1 or more"),
+        (["--by", "lead", "--threshold", "0.5"], "--threshold 0.5: has no effect with --by lead"),
+        (
+            ["--by", "selector", "--selection", "nowhere"],
+            "no nowhere/probabilities.sentences.test; etads-select",
+        ),
+        (["--by", "lead", "--subset", "valid"], 'no split "valid"'),
+    ],
+)
+def test_what_has_no_effect_or_is_missing_is_refused(data, options, message, capsys):
+    assert main([str(data), str(data / "out.txt"), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not (data / "out.txt").exists()
+
+
+def test_probabilities_of_other_text_are_refused(data, capsys):
+    lines = (data / "probabilities.words.test").read_text().splitlines(keepends=True)
+    (data / "probabilities.words.test").write_text("".join([lines[0], lines[2], lines[1], lines[3]]))
+    assert main([str(data), str(data / "out.txt"), "--by", "tagger", "--selection", str(data)]) == 2
+    assert "was made of another document than number 0" in capsys.readouterr().err
+
+
+class Documents(list):
+    """Documents as ids with the end symbol."""
+
+
+@pytest.fixture
+def values(data):
+    dictionary = write_data(data / "again", {"test": list(zip(DOCUMENTS, SUMMARIES))})
+    texts = [torch.tensor([*(dictionary.index(word) for word in d.split()), 2]) for d in DOCUMENTS]
+
+    def read(name, limit=400):
+        unit = name.split(".")[1]
+        return TokenValues(data / name, unit, texts, [len(t) for t in texts], dictionary, limit, "--labels")
+
+    return data, read
+
+
+def test_tokens_have_the_values_of_their_sentences(values):
+    data, read = values
+    m = MISSING
+    expected = torch.tensor([0.1, 0.1, 0.1, 0.1, m, 0.8, 0.8, 0.8, 0.8, m, 0.3, 0.3, 0.3, m, 0.9, 0.9, m])
+    torch.testing.assert_close(read("probabilities.sentences.test")[0], expected)
+    torch.testing.assert_close(read("probabilities.sentences.test", 3)[0], torch.tensor([0.1, 0.1, 0.1, m]))
+    torch.testing.assert_close(read("probabilities.words.test")[1], torch.tensor([m, 0.2, m, 0.1, 0.2, m]))
+    rows = [(source_hash(d.split()), row) for d, row in zip(DOCUMENTS, (["3", "1"], [], ["-"]))]
+    write_rows(data / "labels.sentences.test", {"documents": 3, "kind": "match"}, rows)
+    found = read("labels.sentences.test")
+    assert found[0].tolist() == [0, 0, 0, 0, m, 1, 1, 1, 1, m, 0, 0, 0, m, 1, 1, m]
+    assert found[1].tolist() == [m, 0, m, 0, 0, m]
+
+
+def test_files_that_do_not_fit_are_refused(values):
+    data, read = values
+    path = data / "labels.words.test"
+    rows = [(source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
+    for header, given, message in (
+        ({"documents": 2}, rows[:2], "is about 2 documents, and DATA has 3"),
+        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which say of no sentence"),
+        ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, and --truncate-source is 400"),
+        ({"documents": 3}, rows[::-1], "line 2: it was made of another document"),
+    ):
+        write_rows(path, header, given)
+        with pytest.raises(InputError, match=message):
+            read("labels.words.test")
+    write_rows(path, {"documents": 3, "truncate_source": 16}, [(rows[0][0], ["x"]), (rows[1][0], ["0"]), rows[2]])
+    found = read("labels.words.test")
+    for number, message in ((0, "could not convert"), (1, "1 values for 5 tokens")):
+        with pytest.raises(InputError, match=f"line {number + 2}: {message}"):
+            found[number]
+    assert json.loads(path.read_text().splitlines()[0][2:]) == {"documents": 3, "truncate_source": 16}

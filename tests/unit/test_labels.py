@@ -1,0 +1,131 @@
+"""Labels of content selection against oracles, and the properties that they must have."""
+
+import random
+
+import pytest
+import reference_selection as reference
+from rouge_score.rouge_scorer import _summary_level_lcs
+
+from fairseq_etads.selection.labels import (
+    copy_labels,
+    greedy_extract,
+    inverse_frequencies,
+    is_content,
+    match_sentences,
+    selection_targets,
+)
+from fairseq_etads.selection.overlap import SummaryRecall, lcs_length
+from fairseq_etads.selection.texts import Text, summary_sentences
+
+
+def texts(seed, count, longest=7, words="abcde"):
+    """Pairs of a document and a summary of up to 5 and 3 sentences."""
+    r = random.Random(seed)
+    for _ in range(count):
+        yield (
+            [[r.choice(words) for _ in range(r.randint(0, longest))] for _ in range(r.randint(0, 5))],
+            [[r.choice(words) for _ in range(r.randint(1, longest))] for _ in range(r.randint(0, 3))],
+        )
+
+
+def flat(sentences):
+    return [word for sentence in sentences for word in sentence]
+
+
+def recall(sentences, summary):
+    """rouge-score's own."""
+    return _summary_level_lcs(summary, sentences).recall if flat(sentences) else 0
+
+
+@pytest.mark.parametrize("words", ["ab", "abcdefgh"])
+def test_copied_words_are_those_of_the_definition(words):
+    for document, summary in texts(1, 400, words=words):
+        x, y = flat(document), flat(summary)
+        assert copy_labels(x, y) == reference.copy_labels(x, y), (x, y)
+
+
+def test_a_summary_that_is_the_document_copies_all_of_it_and_other_text_changes_nothing():
+    for document, summary in texts(2, 200):
+        x, y = flat(document), flat(summary)
+        assert copy_labels(x, x) == [1] * len(x)
+        assert copy_labels([*x, "y", "z"], y) == [*copy_labels(x, y), 0, 0]
+    assert copy_labels([], ["a"]) == [] and copy_labels(["a", "b"], []) == [0, 0]
+
+
+def test_words_are_compared_whole_and_the_last_one_counts():
+    """The authors' program finds "he" in "the", and leaves out the last word."""
+    assert copy_labels(["he", "saw", "it"], ["the", "cat", "saw", "it"]) == [0, 1, 1]
+
+
+def test_lengths_of_common_subsequences():
+    for document, summary in texts(3, 300, longest=6):
+        assert lcs_length(flat(document)[:7], flat(summary)) == reference.lcs(flat(document)[:7], flat(summary))
+
+
+def test_recall_of_a_summary_is_rouge_scores():
+    r = random.Random(4)
+    for document, summary in texts(4, 400):
+        chosen = [j for j, sentence in enumerate(document) if sentence and r.random() < 0.6]
+        found = SummaryRecall(document, summary)(chosen)
+        assert found == pytest.approx(recall([document[j] for j in chosen], summary) if summary else 0)
+
+
+def test_matched_sentences_are_those_of_the_definition():
+    for document, summary in texts(5, 300, longest=5):
+        assert match_sentences(document, summary) == reference.match_sentences(document, summary)
+
+
+def test_extracted_sentences_are_those_of_the_definition():
+    for document, summary in texts(6, 300):
+        expected = reference.greedy_extract(document, summary, recall) if summary else []
+        assert greedy_extract(document, summary) == expected, (document, summary)
+
+
+def test_a_summary_that_is_the_document_matches_every_sentence_with_itself():
+    document = [["a", "b"], ["c", "d", "a"], ["e"]]
+    assert match_sentences(document, document) == greedy_extract(document, document) == [0, 1, 2]
+    for targets, number in zip(selection_targets([["tea"], ["cups"]], [["cups"], ["tea"]], {}), (1, 0)):
+        assert targets == [float(k == number) for k in range(2)]
+
+
+@pytest.mark.parametrize("function", [match_sentences, greedy_extract])
+def test_a_sentence_without_a_common_word_at_the_end_changes_nothing(function):
+    for document, summary in texts(7, 200):
+        if len(list(filter(None, document))) >= len(summary):  # or the new one would be all that is left
+            assert function([*document, ["x", "y"]], summary) == function(document, summary)
+    assert function([], [["a"]]) == function([["a"]], []) == []
+
+
+def test_without_a_common_word_the_first_sentence_with_words_is_extracted():
+    assert greedy_extract([[], ["a"], ["b"]], [["c"]]) == [1]
+
+
+def test_distributions_are_the_cosines_of_the_definition():
+    words = ("the", "of", ",", "cat", "dog", "1984", "n't", "tree")
+    documents = [flat(document) for document, _ in texts(8, 20, words=words)]
+    idf, unseen = inverse_frequencies(documents)
+    for document, summary in texts(9, 100, words=(*words, "new")):
+        found = selection_targets(document, summary, idf, unseen)
+        expected = reference.cosines(document, summary, documents, is_content)
+        assert found == [pytest.approx(row) for row in expected]
+        assert all(sum(row) == pytest.approx(1) or not any(row) for row in found)
+    assert not is_content("the") and not is_content("``") and is_content("1984") and is_content("é")
+
+
+def test_subwords_have_the_label_of_their_word():
+    tokens = ["the", "c@@", "at", "<q>", "s@@", "a@@", "t", "down"]
+    text = Text.of(tokens, "subword_nmt")
+    assert text.words == ["the", "cat", "<q>", "sat", "down"]
+    assert text.spread([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
+    pieces = Text.of(["▁the", "▁c", "at", "<q>", "▁s", "a", "t", "▁down"], "sentencepiece")
+    assert pieces == text
+    assert text.sentences() == [["the", "cat"], ["sat", "down"]] and text.sentence_numbers() == [0, 0, None, 1, 1]
+    cut = Text.of(tokens, "subword_nmt", limit=6)
+    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.spread("abcd") == ["a", "b", "b", None, "d", "d"]
+
+
+def test_sentences_are_numbered_by_the_marks_before_them():
+    text = Text.of(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none")
+    assert text.sentences() == [[], ["a"], [], ["b"]]
+    assert summary_sentences(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none") == [["a"], ["b"]]
+    assert Text.of([], "none").sentences() == summary_sentences(["<q>"], "none") == []

@@ -1,0 +1,131 @@
+"""etads-labels: files beside the data, whatever the number of processes, that refuse other text."""
+
+import json
+import pickle
+
+import pytest
+from selection_data import write_data
+
+from fairseq_etads.commands.labels import main
+from fairseq_etads.selection.files import SelectionFile, source_hash, write_rows
+from fairseq_etads.selection.labels import greedy_extract, match_sentences, selection_targets
+from fairseq_etads.text.files import InputError
+
+TRAIN = [
+    ("the c@@ at sat <q> a dog ran <q> it rain@@ ed", "the c@@ at <q> it rain@@ ed"),
+    ("<unk> a b", "b <unk> a"),
+    ("a b <q> c", "x y"),
+]
+TEST = [("a dog ran <q> the c@@ at", "a dog")]
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_data(tmp_path / "prepared" / "bin", {"train": TRAIN, "test": TEST})
+    return tmp_path / "prepared" / "bin"
+
+
+def fields(path):
+    """Header, hashes and fields of a file."""
+    head, *lines = path.read_text().splitlines()
+    return json.loads(head[2:]), *zip(*((line.split("\t")[0], line.split("\t")[1].split()) for line in lines))
+
+
+def test_labels_of_words_are_spread_over_subwords(data, capsys):
+    assert main([str(data.parent), "--jobs", "1"]) == 0
+    header, hashes, rows = fields(data / "labels.words.train")
+    assert header == {"made_by": "etads-labels", "kind": "words", "documents": 3, "truncate_source": 400}
+    assert hashes == tuple(source_hash(document.split()) for document, _ in TRAIN)
+    assert rows[0] == ["1", "1", "1", "0", "-", "0", "0", "0", "-", "1", "1", "1"]
+    assert rows[1] == ["0", "1", "1"], "an unknown word is equal to no other"
+    assert rows[2] == ["0", "0", "-", "0"]
+    said = capsys.readouterr().out
+    assert f"{data}/labels.words.train: 8 of 16 tokens of 3 documents are copied (50.0%)" in said
+    assert "labels.words.test" in said and "labels.words.valid" not in said
+
+
+def test_only_what_is_read_of_a_document_has_labels(data):
+    assert main([str(data), "--truncate-source", "2", "--jobs", "1", "--subset", "train"]) == 0
+    header, hashes, rows = fields(data / "labels.words.train")
+    assert header["truncate_source"] == 2 and rows[0] == ["1", "1"], "half a word has the label of the whole"
+    assert hashes[0] == source_hash(TRAIN[0][0].split())
+
+
+def test_labels_of_sentences(data, tmp_path):
+    cases = [(doc.replace("@@ ", ""), s.replace("@@ ", "")) for doc, s in TRAIN]
+    texts = [([x.split() for x in d.split("<q>")], [x.split() for x in s.split("<q>")]) for d, s in cases]
+    for kind, function in (("match", match_sentences), ("extract", greedy_extract)):
+        assert main([str(data), "--kind", kind, "--jobs", "1", "--out", str(tmp_path / kind)]) == 0
+        _, _, rows = fields(tmp_path / kind / "labels.sentences.train")
+        found = [[int(number) for number in row] for row in rows]
+        assert found == [function(*text) for text in texts]
+        assert found[0] == [0, 2]
+    assert main([str(data), "--kind", "distribution", "--jobs", "1"]) == 0
+    _, _, rows = fields(data / "labels.sentences.train")
+    assert rows[0] == ["0:1", "2:1"] and rows[2] == ["-"]
+    shares = [float(pair.split(":")[1]) for pair in fields(data / "labels.sentences.test")[2][0][0].split(",")]
+    assert shares == [1.0] == selection_targets([["dog"], ["cat"]], [["dog"]], {})[0][:1]
+
+
+def test_the_number_of_processes_changes_nothing(tmp_path):
+    words = "abcdefghij"
+    pairs = [(" ".join(words[i % 7 :]) + " <q> " + words[i % 3], words[i % 10]) for i in range(200)]
+    write_data(tmp_path / "bin", {"train": pairs})
+    for kind in ("words", "distribution"):
+        for jobs in "12":
+            main([str(tmp_path / "bin"), "--kind", kind, "--jobs", jobs, "--out", str(tmp_path / jobs)])
+        name = "labels.words.train" if kind == "words" else "labels.sentences.train"
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--subset", "valid"], 'no split "valid"'),
+        (["--jobs", "0"], "--jobs 0: choose 1 or more"),
+        (["--truncate-source", "0"], "--truncate-source 0: choose 1 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(data, options, message, capsys):
+    assert main([str(data), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not list(data.glob("labels*"))
+
+
+def test_texts_without_sentences_or_summaries_are_refused(tmp_path, capsys):
+    write_data(tmp_path / "plain", {"train": [("a b", "a")]})
+    assert main([str(tmp_path / "plain"), "--kind", "match", "--jobs", "1"]) == 2
+    assert 'no "<q>"' in capsys.readouterr().err
+    write_data(tmp_path / "alone", {"train": [("a b", None)]})
+    (tmp_path / "alone" / "train.source-None.source.idx").touch()
+    assert main([str(tmp_path / "alone"), "--jobs", "1"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_files_refuse_other_text_and_damage(tmp_path):
+    path = tmp_path / "labels.words.train"
+    write_rows(path, {"documents": 2}, [(source_hash(["a", "b"]), ["1", "0"]), (source_hash([]), [])])
+    file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
+    assert len(file) == 2 and file.row_of(0, ["a", "b"]) == ["1", "0"] and file.row_of(1, []) == []
+    assert pickle.loads(pickle.dumps(file)).row_of(1, []) == [], "also when it has been read"
+    with pytest.raises(InputError, match=r"labels\.words.train, line 2: it was made of another document than number 0"):
+        file.row_of(0, ["a", "c"])
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole[2:], b"", b"# []\n", b"\xff" + whole):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"--labels: .*labels\.words.train is damaged"):
+            SelectionFile(path, "--labels")
+    with pytest.raises(InputError, match=r"--labels: there is no .*; etads-labels makes it"):
+        SelectionFile(tmp_path / "labels.words.valid", "--labels")
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    def rows():
+        yield source_hash([]), []
+        assert not (tmp_path / "labels.words.train").exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(tmp_path / "labels.words.train", {"documents": 2}, rows())
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,253 @@
+"""Content selectors: against oracles, independent of padding and of the batch, trained, and their figures."""
+
+import math
+import random
+
+import pytest
+import torch
+from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
+
+from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
+from fairseq_etads.selection.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
+from fairseq_etads.selection_criterion import histogram
+
+MARK = 43
+TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}
+EXTRACTOR = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 4}
+SIZES = {"word_tagger": TAGGER, "sentence_extractor": EXTRACTOR}
+DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK]]
+
+
+def build(arch, **options):
+    task = make_task(tail=9, mark=True)
+    torch.manual_seed(1)
+    return task, task.build_model(model_config(arch, **{**SIZES[arch], **options})).eval()
+
+
+def units(model, documents, **options):
+    """The probabilities of each document's units that are read, in order."""
+    with torch.no_grad():
+        logits, real = model(make_batch(documents, **options))
+    return [row[there].tolist() for row, there in zip(logits.sigmoid(), real)]
+
+
+@pytest.mark.parametrize("arch", SIZES)
+def test_padding_and_the_other_documents_change_nothing(arch):
+    _, model = build(arch)
+    alone = [units(model, [document])[0] for document in DOCUMENTS]
+    for options in ({}, {"left": True}, {"width": 20}, {"left": True, "width": 20}):
+        for found, expected in zip(units(model, DOCUMENTS, **options), alone):
+            torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
+    counts = [len(row) for row in alone]
+    if arch == "word_tagger":
+        assert counts == list(map(len, DOCUMENTS))
+    else:
+        assert counts == [3, 1, 1, 0, 1], "three sentences are read, and empty ones have no probability"
+
+
+def test_unknown_words_differ_by_their_spelling():
+    """Words of the copy tail have one vector, but letters of their own."""
+    for filters, differ in ((5, True), (0, False)):
+        _, model = build("word_tagger", letter_filters=filters)
+        first, second = (units(model, [[5, number]])[0][1] for number in (45, 46))
+        assert (abs(first - second) > 1e-6) == differ
+
+
+def test_words_from_letters_are_those_of_a_loop():
+    words = make_dictionary(3)
+    for symbol in ("ä", "supercalifragilistic", "ab"):
+        words.add_symbol(symbol)
+    torch.manual_seed(2)
+    encoder = SpellingEncoder(words, 3, 4)
+    tokens = torch.tensor([[7, 8, 9], [9, PAD, EOS]])
+    found = encoder(tokens)
+    for place in ((0, 0), (0, 1), (0, 2), (1, 0)):
+        spelled = [258, *(1 + byte for byte in words[int(tokens[place])].encode()), 257]
+        spelled += [0] * (5 - len(spelled))
+        vectors = encoder.letters.weight[torch.tensor(spelled)]  # (L, 3)
+        expected = torch.zeros(4)
+        for start in range(len(spelled) - 4):
+            for k in range(4):
+                product = (encoder.convolution.weight[k].T * vectors[start : start + 5]).sum()
+                value = encoder.convolution.bias[k] + product
+                expected[k] = torch.maximum(expected[k], value)
+        torch.testing.assert_close(found[place], expected)
+
+
+def test_the_lstm_is_torchs():
+    torch.manual_seed(3)
+    ours, theirs = TaggerLSTM(5, 4, 2, 0.0), torch.nn.LSTM(5, 4, 2, batch_first=True, bidirectional=True)
+    for layer, directions in enumerate(ours.layers):
+        for end, lstm in zip(("", "_reverse"), directions):
+            for name, weight in lstm.named_parameters():
+                weight.data = getattr(theirs, name.replace("l0", f"l{layer}{end}")).data
+    x = torch.randn(1, 7, 5)
+    expected = theirs(x)[0]
+    padding = torch.zeros(1, 9, dtype=torch.bool)
+    for start in (0, 2):  # padded on the right, and on the left
+        padded, mask = torch.randn(1, 9, 5), ~padding
+        padded[:, start : start + 7], mask[:, start : start + 7] = x, False
+        found = ours(padded, mask)
+        torch.testing.assert_close(found[:, start : start + 7], expected)
+        assert not found.masked_fill(~mask[:, :, None], 0).any()
+
+
+def test_sentences_are_cut_as_by_a_loop():
+    r = random.Random(4)
+    for _ in range(100):
+        documents = [[r.choice((5, 6, 7, MARK)) for _ in range(r.randint(0, 12))] for _ in range(3)]
+        tokens = make_batch(documents, left=r.random() < 0.5, width=15)
+        real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
+        ids, there, _ = words_by_sentence(tokens, real, MARK, 3, 2)
+        for row, document in enumerate(documents):
+            sentences = [[]]
+            for word in document:
+                if word == MARK:
+                    sentences.append([])
+                else:
+                    sentences[-1].append(word)
+            expected = [sentence[:2] for sentence in sentences[:3]]
+            found = [ids[row, n][there[row, n]].tolist() for n in range(ids.shape[1])]
+            assert found == (expected + [[]] * 3)[: len(found)] and not any(map(len, expected[len(found) :]))
+
+
+def test_the_memory_of_what_was_taken_is_that_of_the_paper():
+    torch.manual_seed(5)
+    scores = NovelSentences(3, 4).double()
+    states, missing = torch.randn(1, 5, 3).double(), torch.tensor([[False, False, True, False, False]])
+    found = scores(states, missing)[0]
+    real = [0, 1, 3, 4]
+    d = torch.tanh(scores.document.weight @ (sum(states[0, i] for i in real) / 4) + scores.document.bias)
+    o = torch.zeros(4).double()
+    for i in real:
+        u = torch.tanh(scores.sentence.weight @ states[0, i] + scores.sentence.bias)
+        logit = scores.content.weight[0] @ u + u @ scores.salience.weight @ d
+        logit = logit - u @ scores.novelty.weight @ torch.tanh(o) + scores.content.bias[0]
+        torch.testing.assert_close(found[i], logit)
+        o = o + torch.sigmoid(logit) * u
+
+
+def make_labels(tokens, unit):
+    """A label that can be learnt: words below 8 are copied, and sentences with such a word."""
+    labels = ((tokens < 8) & (tokens > 3)).float()
+    if unit == "sentences":
+        for row, values in zip(tokens, labels):
+            numbers = (row == MARK).long().cumsum(0)
+            for number in numbers.unique():
+                values[numbers == number] = values[(numbers == number)].max()
+    return labels.masked_fill((tokens == PAD) | (tokens == EOS) | (tokens == MARK), -1)
+
+
+def train(task, model, steps, seed=6):
+    """Train on random documents; the criterion's last figures."""
+    criterion = task.build_criterion(model_config_of_criterion())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    r = random.Random(seed)
+    model.train()
+    for _ in range(steps):
+        documents = [[r.choice([*range(5, 20), MARK]) for _ in range(r.randint(1, 12))] for _ in range(16)]
+        tokens = make_batch(documents)
+        sample = {
+            "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+            "labels": make_labels(tokens, model.unit),
+            "ntokens": 1,
+        }
+        optimizer.zero_grad()
+        loss, size, logs = criterion(model, sample)
+        (loss / size).backward()
+        optimizer.step()
+    return logs, model(tokens), sample
+
+
+def model_config_of_criterion():
+    from omegaconf import OmegaConf
+
+    return OmegaConf.create({"_name": "selection_nll"})
+
+
+@pytest.mark.parametrize("arch", SIZES)
+def test_selectors_learn_and_the_criterion_says_so(arch):
+    whole = {"max_sentences": 12, "max_sentence_words": 12} if arch == "sentence_extractor" else {"letter_dropout": 0.0}
+    task, model = build(arch, dropout=0.0, **whole)
+    first, _, _ = train(task, model, 1)
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    last, (logits, real), sample = train(task, model, 120)
+    labels = model.of_units(sample["labels"], sample["net_input"]["src_tokens"])
+    assert last["loss"] / last["sample_size"] < 0.5 * first["loss"] / first["sample_size"]
+    assert roc_area(last["histogram"]) > 0.95
+    losses = [
+        [math.log1p(math.exp(-x if y else x)) for x, y, there in zip(*rows) if there]
+        for rows in zip(logits.tolist(), labels.tolist(), (real & (labels >= 0)).tolist())
+    ]
+    if model.unit == "words":
+        expected, size = sum(map(sum, losses)), sum(map(len, losses))
+    else:
+        expected, size = sum(sum(row) / max(len(row), 1) for row in losses), len(losses)
+    criterion = task.build_criterion(model_config_of_criterion())
+    loss, found_size, _ = criterion(model, sample)
+    assert loss.item() == pytest.approx(expected, rel=1e-2) and found_size == size
+
+
+def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
+    r = random.Random(7)
+    for _ in range(20):
+        labels = [r.random() < 0.3 for _ in range(60)]
+        logits = [r.gauss(0.7 * label, 1) for label in labels]
+        counts = histogram(torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool))
+        by_hand = no_counts()
+        for x, y in zip(logits, labels):
+            by_hand[y][bin_of(1 / (1 + math.exp(-x)))] += 1
+        assert counts.tolist() == by_hand
+        pairs = [(a > b) + (a == b) / 2 for a, x in zip(logits, labels) if x for b, y in zip(logits, labels) if not y]
+        assert roc_area(counts) == pytest.approx(sum(pairs) / len(pairs), abs=0.02)
+        best = max(f1_of(logits, labels, threshold) for threshold in EDGES)
+        found, threshold = best_f1(counts)
+        assert found == pytest.approx(best)
+        assert f1_of(logits, labels, math.log(threshold / (1 - threshold)) + 1e-9) == pytest.approx(best)
+    assert roc_area(no_counts()) == 0.5 and best_f1(no_counts())[0] == 0
+
+
+def f1_of(logits, labels, threshold):
+    chosen = [x > threshold for x in logits]
+    return f1_at(sum(c and y for c, y in zip(chosen, labels)), sum(chosen), sum(labels))
+
+
+@pytest.mark.parametrize(
+    "arch, options, message",
+    [
+        ("word_tagger", {"encoder_layers": 0}, "--encoder-layers 0: choose 1 or more"),
+        ("word_tagger", {"dropout": 1.0}, "--dropout 1.0: choose a probability"),
+        ("word_tagger", {"letter_filters": -1}, "--letter-filters -1: choose 0 or more"),
+        ("word_tagger", {"letter_dropout": -0.1}, "--letter-dropout -0.1: choose a probability"),
+        ("word_tagger", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
+        ("sentence_extractor", {"max_sentences": 0}, "--max-sentences 0: choose 1 or more"),
+    ],
+)
+def test_impossible_options_are_refused_in_words(arch, options, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        build(arch, **options)
+
+
+def test_what_does_not_go_with_a_selector_is_refused():
+    with pytest.raises(ValueError, match="which ends a sentence"):
+        make_task().build_model(model_config("sentence_extractor", **EXTRACTOR))
+    task, model = build("word_tagger")
+    from steps import make_criterion
+
+    with pytest.raises(ValueError, match="summarization_nll does not go with an architecture that selects"):
+        make_criterion(task)
+    with pytest.raises(ValueError, match="writes no summaries: use it with etads-select"):
+        task.build_generator([model], None)
+    task.cfg.eval_rouge = True
+    with pytest.raises(ValueError, match="--eval-rouge has no effect"):
+        task.build_criterion(model_config_of_criterion())
+    task.cfg.eval_rouge = False
+    with pytest.raises(ValueError, match="the split has no labels"):
+        task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})
+    plain = make_task()
+    plain.build_model(model_config("etads"))
+    with pytest.raises(ValueError, match="selection_nll does not go with one that writes summaries"):
+        plain.build_criterion(model_config_of_criterion())
+    plain.cfg.labels = "here"
+    with pytest.raises(ValueError, match="--labels here has no effect without --criterion selection_nll"):
+        make_criterion(plain)
