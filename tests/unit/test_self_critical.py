@@ -67,7 +67,7 @@ def test_for_summaries_of_one_length_the_baseline_changes_nothing():
     sample = make_sample([[8, 9, 5]] * len(words), [[5]] * len(words))
     log_p = model(**{**sample["net_input"], "prev_output_tokens": torch.full((len(words), 1), EOS)})[0].log_softmax(2)
     samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
-    samples.target = torch.tensor(words)[:, None]
+    samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
     constant = log_p[0, 0].exp().detach()
     ours.padding_idx = -1  # even padding has a probability here
     for gradient in gradients(model, ours.policy_loss(model, sample, samples, constant)):
