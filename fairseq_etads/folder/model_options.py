@@ -8,6 +8,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ..models.common import SummarizationModel
+from ..models.selector import Selector
 from ..text.files import InputError
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
@@ -21,8 +22,9 @@ _OUTSIDE = re.compile(r"_path$")
 
 
 def architectures() -> List[str]:
-    """The names of the architectures that a folder may have: this project's."""
-    return [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)]
+    """The names of the architectures that a folder may have: this project's, which write summaries."""
+    ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
+    return [name for name, model in ours.items() if not issubclass(model, Selector)]
 
 
 def _declared(architecture: str) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 
+from fairseq_etads.folder.model_options import architectures
 from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
 from fairseq_etads.selection.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
 from fairseq_etads.selection_criterion import histogram
@@ -241,6 +242,7 @@ def test_what_does_not_go_with_a_selector_is_refused():
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):
         task.build_criterion(model_config_of_criterion())
+    assert not set(SIZES).intersection(architectures()), "a folder is for models that write summaries"
     task.cfg.eval_rouge = False
     with pytest.raises(ValueError, match="the split has no labels"):
         task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})
