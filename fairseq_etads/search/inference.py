@@ -7,7 +7,9 @@ model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews 
 import copy
 import functools
 import logging
+import math
 import threading
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -96,6 +98,51 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
     return _Products(dtype, packed, bool(levels), memory)
 
 
+PROBE_SHAPE = (40, 512, 4096)
+"""Rows, inputs and outputs of the product by which formats are compared: a block of the output layer in a search."""
+PROBE_GAIN = 1.1
+"""How many times as fast a narrower format must be to be chosen; less may be chance."""
+
+
+@functools.lru_cache(maxsize=None)
+def fastest_cpu_format() -> str:
+    """The format whose products are the fastest on this processor, by a short trial; the same in all of a process."""
+    rows, width, words = PROBE_SHAPE
+    x, weight = torch.linspace(-1, 1, rows * width).view(rows, width), torch.ones(words, width)
+    layers: Dict[str, nn.Module] = {"fp32": nn.Linear(width, words, bias=False)}
+    if kernels.can_pack_weights(torch.float32):
+        layers["fp32"] = PackedLinear(weight, None, torch.float32)
+    if kernels.can_pack_weights(torch.bfloat16):
+        layers["bf16"] = PackedLinear(weight, None, torch.bfloat16)
+    if kernels.int8_levels():
+        layers["int8"] = Int8Linear(weight, None)
+    seconds = dict.fromkeys(layers, math.inf)
+    with torch.no_grad():
+        for _ in range(10):  # in turn, so that other programs disturb all of them; the first is for warming up
+            for name, layer in layers.items():
+                started = time.perf_counter()
+                layer(x)
+                seconds[name] = min(seconds[name], time.perf_counter() - started)
+    best = "fp32"
+    for name in layers:
+        if seconds[name] * PROBE_GAIN < seconds[best]:
+            best = name
+    times = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in seconds.items())
+    _say(logging.INFO, "auto", f"{best} (a product of {rows} x {width} with {width} x {words}: {times})")
+    return best
+
+
+def _chosen_format(infer_dtype: Optional[str], device: torch.device) -> Optional[str]:
+    """The format that "auto" is on this device; others are what they are. None: the model's own."""
+    if infer_dtype != "auto":
+        return infer_dtype
+    if device.type == "cpu":
+        return fastest_cpu_format()
+    has_bfloat16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    _say(logging.INFO, "auto", f"{'bf16' if has_bfloat16 else 'the format of the model'} on {device}")
+    return "bf16" if has_bfloat16 else None
+
+
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     """A copy in float32 except for its products, which alone gain from narrower numbers on a CPU."""
     parameter = next(model.parameters())
@@ -162,6 +209,7 @@ def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     """A copy in the format wanted, on the model's device."""
     parameter = next(model.parameters())
+    infer_dtype = _chosen_format(infer_dtype, parameter.device)
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
@@ -179,7 +227,7 @@ class InferenceModel:
 
     Args:
         model: one of this project's models; it is only read.
-        infer_dtype: "fp32", "bf16", "int8", or None for the format the model has.
+        infer_dtype: "fp32", "bf16", "int8", "auto", which is the fastest of them, or None for the format the model has.
 
     Raises:
         ValueError: an unknown format, or, when the copy is made, one that the model's device does not have.

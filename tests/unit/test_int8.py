@@ -144,3 +144,43 @@ def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_d
         assert "float32 products" in caplog.text
         plain = SummaryGenerator([model], DICTIONARY, 2, max_len_b=3).generate(None, make_sample(documents))
         assert [row[0]["tokens"].tolist() for row in results] == [row[0]["tokens"].tolist() for row in plain]
+
+
+@pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
+def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
+    """By a clock that goes slowly for this format alone; products of that kind are then in the copy."""
+    there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.int8_levels()}
+    if not there[fastest]:
+        pytest.skip(f"no fast {fastest} on this processor")
+    names = [name for name in there if there[name]]
+    clock = iter(range(10**6))
+    passed = [0.0]
+
+    def ticks():
+        call = next(clock)
+        if call % 2:
+            passed[0] += 1.0 if names[call // 2 % len(names)] == fastest else 2.0
+        return passed[0]
+
+    monkeypatch.setattr(inference.time, "perf_counter", ticks)
+    inference.fastest_cpu_format.cache_clear()
+    with caplog.at_level(logging.INFO, "fairseq_etads"):
+        assert inference.fastest_cpu_format() == fastest
+        assert inference.fastest_cpu_format() == fastest
+    assert [r.message.split(" (")[0] for r in caplog.records] == [f"--infer-dtype auto: {fastest}"]
+    copied = inference.InferenceModel(sharpened(), "auto").current()
+    block = copied.decoder.output_projection.blocks[0]
+    assert isinstance(block, Int8Linear) == (fastest == "int8")
+    if fastest != "int8":
+        assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
+    inference.fastest_cpu_format.cache_clear()
+
+
+def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
+    """The default of a search does not change with it, either."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
+    inference.fastest_cpu_format.cache_clear()
+    assert inference.fastest_cpu_format() == "fp32"
+    inference.fastest_cpu_format.cache_clear()
+    assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
