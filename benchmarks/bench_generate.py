@@ -241,6 +241,7 @@ def measure(args):
         "runs": args.runs,
         "quiet": not args.busy,
         "documents": args.documents,
+        "words": args.words,
         "same words as fairseq": {
             name: words == outputs["fairseq"] for name, words in outputs.items() if not name.startswith("etads ")
         } if "fairseq" in outputs else {},
