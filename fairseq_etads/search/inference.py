@@ -22,7 +22,7 @@ from ..layers.recurrent import OutputLayer
 from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
 from .penalties import check_choice
-from .products import DocumentAttention, Int8Linear, PackedLinear, WideLinear
+from .products import OUTPUT_BLOCK, DocumentAttention, Int8Linear, PackedLinear, WideLinear
 
 logger = logging.getLogger(__name__)
 
@@ -98,18 +98,50 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
     return _Products(dtype, packed, bool(levels), memory)
 
 
-PROBE_SHAPE = (40, 512, 4096)
-"""Rows, inputs and outputs of the product by which formats are compared: a block of the output layer in a search."""
+PROBE_ROWS = 40
+"""Hypotheses in the products by which formats are compared."""
 PROBE_GAIN = 1.1
 """How many times as fast a narrower format must be to be chosen; less may be chance."""
 
 
+def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
+    """Sizes (outputs, inputs) of the products in a step of a decoder, each with how often it comes."""
+    counts: Dict[Tuple[int, int], int] = {}
+    for layer in decoder.modules():
+        if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
+            outputs, inputs = layer.weight.shape
+            for start in range(0, outputs, OUTPUT_BLOCK):
+                size = (min(OUTPUT_BLOCK, outputs - start), inputs)
+                counts[size] = counts.get(size, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
 @functools.lru_cache(maxsize=None)
-def fastest_cpu_format() -> str:
-    """The format whose products are the fastest on this processor, by a short trial; the same in all of a process."""
-    rows, width, words = PROBE_SHAPE
-    x, weight = torch.linspace(-1, 1, rows * width).view(rows, width), torch.ones(words, width)
-    layers: Dict[str, nn.Module] = {"fp32": nn.Linear(width, words, bias=False)}
+def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
+    """The format in which products take the least time on this processor, by a short trial.
+
+    Args:
+        products: sizes (outputs, inputs), each with how often it comes. The same ones get the same answer in all of a
+            process.
+    """
+    seconds: Dict[str, float] = {}
+    for (outputs, inputs), count in products:
+        for name, least in _seconds_by_format(outputs, inputs).items():
+            seconds[name] = seconds.get(name, 0.0) + count * least
+    best = "fp32"
+    for name in seconds:
+        if seconds[name] * PROBE_GAIN < seconds[best]:
+            best = name
+    times = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in seconds.items())
+    _say(logging.INFO, "auto", f"{best} (the products of a step for {PROBE_ROWS} hypotheses: {times})")
+    return best
+
+
+def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
+    """The least time of several of a product in each format that there is, fp32 first."""
+    x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
+    weight = torch.ones(outputs, inputs)
+    layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
     if kernels.can_pack_weights(torch.float32):
         layers["fp32"] = PackedLinear(weight, None, torch.float32)
     if kernels.can_pack_weights(torch.bfloat16):
@@ -123,21 +155,16 @@ def fastest_cpu_format() -> str:
                 started = time.perf_counter()
                 layer(x)
                 seconds[name] = min(seconds[name], time.perf_counter() - started)
-    best = "fp32"
-    for name in layers:
-        if seconds[name] * PROBE_GAIN < seconds[best]:
-            best = name
-    times = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in seconds.items())
-    _say(logging.INFO, "auto", f"{best} (a product of {rows} x {width} with {width} x {words}: {times})")
-    return best
+    return seconds
 
 
-def _chosen_format(infer_dtype: Optional[str], device: torch.device) -> Optional[str]:
-    """The format that "auto" is on this device; others are what they are. None: the model's own."""
+def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
+    """The format that "auto" is for this model on its device; others are what they are. None: the model's own."""
     if infer_dtype != "auto":
         return infer_dtype
+    device = next(model.parameters()).device
     if device.type == "cpu":
-        return fastest_cpu_format()
+        return fastest_cpu_format(_products_of_a_step(model.decoder))
     has_bfloat16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     _say(logging.INFO, "auto", f"{'bf16' if has_bfloat16 else 'the format of the model'} on {device}")
     return "bf16" if has_bfloat16 else None
@@ -209,7 +236,7 @@ def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     """A copy in the format wanted, on the model's device."""
     parameter = next(model.parameters())
-    infer_dtype = _chosen_format(infer_dtype, parameter.device)
+    infer_dtype = _chosen_format(infer_dtype, model)
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":

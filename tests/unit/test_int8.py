@@ -165,14 +165,13 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
     monkeypatch.setattr(inference.time, "perf_counter", ticks)
     inference.fastest_cpu_format.cache_clear()
     with caplog.at_level(logging.INFO, "fairseq_etads"):
-        assert inference.fastest_cpu_format() == fastest
-        assert inference.fastest_cpu_format() == fastest
-    assert [r.message.split(" (")[0] for r in caplog.records] == [f"--infer-dtype auto: {fastest}"]
-    copied = inference.InferenceModel(sharpened(), "auto").current()
-    block = copied.decoder.output_projection.blocks[0]
-    assert isinstance(block, Int8Linear) == (fastest == "int8")
-    if fastest != "int8":
-        assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
+        copied, again = (inference.InferenceModel(sharpened(), "auto").current() for _ in range(2))
+    said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
+    assert said == [f"--infer-dtype auto: {fastest}"]
+    for block in (model.decoder.output_projection.blocks[0] for model in (copied, again)):
+        assert isinstance(block, Int8Linear) == (fastest == "int8")
+        if fastest != "int8":
+            assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
     inference.fastest_cpu_format.cache_clear()
 
 
@@ -181,6 +180,15 @@ def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
     clock = iter(range(10**6))
     monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
     inference.fastest_cpu_format.cache_clear()
-    assert inference.fastest_cpu_format() == "fp32"
+    assert inference.fastest_cpu_format((((8, 4), 2),)) == "fp32"
     inference.fastest_cpu_format.cache_clear()
     assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
+
+
+def test_auto_compares_the_products_that_a_step_has(monkeypatch):
+    """A small model may be faster in another format than a large one."""
+    monkeypatch.setattr(inference, "OUTPUT_BLOCK", 30)
+    decoder = sharpened("etads_basic").decoder
+    # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
+    expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
+    assert dict(inference._products_of_a_step(decoder)) == expected
