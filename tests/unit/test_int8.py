@@ -6,6 +6,7 @@ import logging
 import pytest
 import torch
 from decoding import DICTIONARY, make_sample, sharpened
+from scripted import scripted_model
 
 from fairseq_etads import kernels
 from fairseq_etads.generation import SummaryGenerator
@@ -192,3 +193,15 @@ def test_auto_compares_the_products_that_a_step_has(monkeypatch):
     # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
     expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
     assert dict(inference._products_of_a_step(decoder)) == expected
+
+
+def test_auto_takes_models_of_others_as_they_are(documents):
+    """Other formats are refused for them, because they have none."""
+    model, sample = scripted_model(DICTIONARY), make_sample(documents)
+    found, expected = (
+        SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=name).generate(None, sample)
+        for name in ("auto", None)
+    )
+    assert [row[0]["tokens"].tolist() for row in found] == [row[0]["tokens"].tolist() for row in expected]
+    with pytest.raises(ValueError, match="--infer-dtype int8: only models of this project"):
+        SummaryGenerator([model], DICTIONARY, 2, infer_dtype="int8")
