@@ -108,6 +108,8 @@ class PointerOutput:
             scores = _added_and_padded(log_vocab, self._log_gates()[0][:, :, None], slots)
             in_document = self._document_words(log_vocab)[1]
         in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
+        if torch.is_grad_enabled():  # the gradients of others need the scores as they are
+            return scores.scatter(2, columns, in_document)
         return scores.scatter_(2, columns, in_document)
 
     def target_log_probs(self, log_vocab: Tensor, target: Tensor) -> Tuple[Tensor, Tensor]:
@@ -178,7 +180,7 @@ class PointerOutput:
 
 def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
     """log_vocab (N, T, C) + added (N, T, 1), then ``slots`` columns of minus infinity; without gradient in one pass."""
-    if torch.is_grad_enabled() and (log_vocab.requires_grad or added.requires_grad):
+    if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
     rows, steps, width = log_vocab.shape
     scores = log_vocab.new_empty(rows, steps, width + slots)
