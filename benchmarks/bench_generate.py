@@ -1,50 +1,104 @@
 """Beam search at the paper's sizes: documents per second, for fairseq, this project and CTranslate2.
 
-    python benchmarks/bench_generate.py [--output benchmarks/results/generate.json] [--runs 3]
+    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measures, and prints the table
+    python benchmarks/bench_generate.py --table [--docs docs/decoding.md]          the table of what was measured
 
 Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
-number of steps. Three systems have the same weights: "fairseq", its ``transformer`` through its own
-``SequenceGenerator``; "etads_basic", this project's; and "ctranslate2", if that package is installed. "etads" has both
-mechanisms and the paper's decoding: Wu's length penalty, coverage penalty 1, and no trigram twice. The systems take
-turns; numbers are medians. Weights are random: a step costs the same whatever it says.
+number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
+this project's; and "ctranslate2", if that package is installed. "etads" has both mechanisms and the paper's decoding:
+Wu's length penalty, coverage penalty 1, and no trigram twice. Weights are random: a step costs the same whatever it
+says. The systems take turns; numbers are medians.
+
+Each system runs as its own command runs it. fairseq's is prepared by the calls of ``fairseq-generate``: its task's
+generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is kept with the results, and
+the measurement is refused if fairseq's product with the vocabulary is not the plain one: with parameters that need no
+gradient, which its command never has, torch computes a batched product there, and the whole search takes twice as long.
+
+Every set of instructions is measured in a process of its own, and so is the peak of memory of each system. "avx2"
+shows what a processor without AVX-512 does. The results of each processor and set of instructions are a file in
+``benchmarks/results/generate/``; the table, of all of them, stands in docs/decoding.md.
 """
 
 import argparse
 import json
+import logging
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import generate_table
 import torch
 from bench_focus_attention import machine
 from bench_training_step import build
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}
+FORMATS = ("fp32", "bf16", "int8")
+SYSTEMS = (
+    "fairseq",
+    *(f"{arch} {infer_dtype}" for infer_dtype in FORMATS for arch in ("etads_basic", "etads")),
+    "ctranslate2 float32",
+    "ctranslate2 int8",
+)
+INSTRUCTIONS = {
+    "native": {},
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
+        "CT2_FORCE_CPU_ISA": "AVX2",
+    },
+}
+PROFILED_WORDS = 5
 
 
-def with_fairseqs_classes(cls, model, dictionary, beam, words, **options):
-    generator = cls([model], dictionary, beam_size=beam, min_len=words, max_len_b=words, **options)
+def with_fairseq(args, dictionary):
+    """fairseq's transformer, as ``fairseq-generate`` prepares and calls it."""
+    model = build("transformer", args.vocabulary)
+    task = TranslationTask(TranslationConfig(), dictionary, dictionary)
+    generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
+    model.prepare_for_inference_(Namespace(generation=generation))
+    generator = task.build_generator([model], generation)
 
     def run(source, limit=None):
-        longest = limit or words
-        if isinstance(generator, SummaryGenerator):
-            generator.settings = replace(generator.settings, min_len=longest, max_len_b=longest)
-        else:
-            generator.min_len = generator.max_len_b = longest
-        sample = {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
-        return [row[0]["tokens"][:-1].tolist() for row in generator.generate([model], sample)]
+        generator.min_len = generator.max_len_b = limit or args.words
+        results = task.inference_step(generator, [model], sample_of(source))
+        return [row[0]["tokens"][:-1].tolist() for row in results]
 
     return run
 
 
-def with_ctranslate2(model, dictionary, beam, words, compute_type, directory, threads):
+def with_etads(args, dictionary, arch, infer_dtype):
+    """This project's search with one of its models."""
+    model = build(arch, args.vocabulary).eval()
+    options = PAPER if arch == "etads" else {}
+    generator = SummaryGenerator(
+        [model], dictionary, args.beam, min_len=args.words, max_len_b=args.words, infer_dtype=infer_dtype,
+        keep_attention=False, **options,
+    )  # fmt: skip
+
+    def run(source, limit=None):
+        longest = limit or args.words
+        generator.settings = replace(generator.settings, min_len=longest, max_len_b=longest)
+        return [row[0]["tokens"][:-1].tolist() for row in generator.generate([model], sample_of(source))]
+
+    return run
+
+
+def with_ctranslate2(args, dictionary, compute_type):
     """CTranslate2's engine with the weights of fairseq's transformer; None if the package is missing."""
     try:
         import ctranslate2
@@ -53,6 +107,7 @@ def with_ctranslate2(model, dictionary, beam, words, compute_type, directory, th
         return None
     spec = ctranslate2.specs.TransformerSpec.from_config((4, 4), 8, pre_norm=False)
     names = ["<blank>" if token == "<pad>" else token for token in dictionary.symbols]
+    model = build("transformer", args.vocabulary).eval()
     with torch.no_grad():
         converter.set_transformer_encoder(spec.encoder, model.encoder)
         converter.set_transformer_decoder(spec.decoder, model.decoder)
@@ -62,97 +117,190 @@ def with_ctranslate2(model, dictionary, beam, words, compute_type, directory, th
     spec.config.add_source_eos = False
     spec.validate()
     spec.optimize()
-    Path(directory).mkdir()
-    spec.save(directory)
-    translator = ctranslate2.Translator(
-        directory, device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        spec.save(directory)
+        threads = torch.get_num_threads()
+        translator = ctranslate2.Translator(
+            directory, device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+        )
 
     def run(source, limit=None):
-        limit = limit or words
+        limit = limit or args.words
         texts = [[names[token] for token in row if token != 1] for row in source.tolist()]
         results = translator.translate_batch(
-            texts, beam_size=beam, min_decoding_length=limit, max_decoding_length=limit, length_penalty=1
+            texts, beam_size=args.beam, min_decoding_length=limit, max_decoding_length=limit, length_penalty=1
         )
         return [[dictionary.index(word) for word in result.hypotheses[0]] for result in results]
 
     return run
 
 
-def systems(args, dictionary, directory):
-    basic, etads = build("etads_basic", args.vocabulary).eval(), build("etads", args.vocabulary).eval()
-    stock = build("transformer", args.vocabulary).eval()
-    stock.load_state_dict(basic.state_dict())
-    for model in (basic, etads, stock):
-        model.requires_grad_(False)
-    sizes = (dictionary, args.beam, args.words)
-    found = {"fairseq": with_fairseqs_classes(SequenceGenerator, stock, *sizes)}
-    for infer_dtype in ("fp32", "bf16", "int8"):
-        options = {"infer_dtype": infer_dtype, "keep_attention": False}
-        found[f"etads_basic {infer_dtype}"] = with_fairseqs_classes(SummaryGenerator, basic, *sizes, **options)
-        found[f"etads {infer_dtype}"] = with_fairseqs_classes(SummaryGenerator, etads, *sizes, **options, **PAPER)
-    for compute_type in ("float32", "int8"):
-        place = Path(directory) / compute_type
-        run = with_ctranslate2(stock, *sizes, compute_type, str(place), torch.get_num_threads())
-        if run is not None:
-            found[f"ctranslate2 {compute_type}"] = run
-    return found
+def sample_of(source):
+    """A batch of documents (B, S) as a dataset makes it."""
+    return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
-def measure(found, source, at_once, runs):
+def made(system, args, dictionary):
+    """A function from documents (B, 400) and, if wanted, a number of words to summaries; None: not installed.
+
+    Every system of the same architecture has the same weights.
+    """
+    torch.manual_seed(0)
+    name, *number_format = system.split()
+    if name == "fairseq":
+        return with_fairseq(args, dictionary)
+    if name == "ctranslate2":
+        return with_ctranslate2(args, dictionary, *number_format)
+    return with_etads(args, dictionary, name, *number_format)
+
+
+def documents(args, dictionary):
+    """(B, 400), the same in every process."""
+    source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
+    source[:, -1] = dictionary.eos()
+    return source
+
+
+def speeds(found, source, at_once, runs):
     """System -> documents per second, the median over runs in which the systems take turns."""
-    speeds = {name: [] for name in found}
+    measured = {name: [] for name in found}
     for _ in range(runs):
         for name, run in found.items():
             started = time.perf_counter()
             for batch in source.split(at_once):
                 run(batch)
-            speeds[name].append(len(source) / (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in speeds.items()}
+            measured[name].append(len(source) / (time.perf_counter() - started))
+    return {name: round(statistics.median(values), 3) for name, values in measured.items()}
+
+
+def operations(run, source, vocabulary):
+    """What a short search spends its time with, and which of torch's operations multiplies by the vocabulary."""
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
+        run(source, PROFILED_WORDS)
+    totals = sorted(profiled.key_averages(), key=lambda event: -event.self_cpu_time_total)
+    whole = sum(event.self_cpu_time_total for event in totals)
+    products = [
+        event
+        for event in profiled.key_averages(group_by_input_shape=True)
+        if event.key in ("aten::addmm", "aten::mm", "aten::bmm")
+        and any(vocabulary in shape[-2:] for shape in event.input_shapes if isinstance(shape, list))
+    ]
+    longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
+    most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
+    if longest is None:  # its own kernel multiplies, a part of the vocabulary at a time
+        return {"most time": most_time}
+    product = {
+        "operation": longest.key,
+        "inputs": str([shape for shape in longest.input_shapes if shape]),
+        "milliseconds a call": round(longest.self_cpu_time_total / longest.count / 1000, 2),
+    }
+    return {"most time": most_time, "product with the vocabulary": product}
+
+
+def check_as_commanded(profiled):
+    """Raise if fairseq's product with the vocabulary is a batched one, as it is in no run of ``fairseq-generate``."""
+    operation = profiled["product with the vocabulary"]["operation"]
+    if operation == "aten::bmm":
+        raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
+
+
+def peak_memory(system, args):
+    """Megabytes of a process that has loaded one system: before its first search, and the most in that search."""
+    dictionary = numbered_dictionary(args.vocabulary)
+    run = made(system, args, dictionary)
+    source = documents(args, dictionary)
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew, without what loading took
+    run(source)
+    return {"before": before, "peak": resident("VmHWM")}
+
+
+def resident(what):
+    """Linux's count of this process's memory, in megabytes: "VmRSS", now, or "VmHWM", at most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
+
+
+def measure(args):
+    """The results of this process's instructions; without memory, which :func:`in_processes` adds."""
+    dictionary = numbered_dictionary(args.vocabulary)
+    source = documents(args, dictionary)
+    made_systems = {name: made(name, args, dictionary) for name in chosen_systems(args)}
+    found = {name: run for name, run in made_systems.items() if run is not None}
+    outputs = {name: run(source[:1], PROFILED_WORDS) for name, run in found.items()}  # and everything is warm
+    profiles = {
+        name: operations(run, source, args.vocabulary)
+        for name, run in found.items()
+        if not name.startswith("ctranslate2")  # it has no profile that torch could read
+    }
+    if "fairseq" in profiles:
+        check_as_commanded(profiles["fairseq"])
+    return {
+        "machine": {**machine(), **generate_table.processor()},
+        "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out; documents per second",
+        "runs": args.runs,
+        "quiet": not args.busy,
+        "documents": args.documents,
+        "words": args.words,
+        "same words as fairseq": {
+            name: words == outputs["fairseq"] for name, words in outputs.items() if not name.startswith("etads ")
+        } if "fairseq" in outputs else {},
+        "documents per second": {
+            "together": speeds(found, source, args.documents, args.runs),
+            "one at a time": speeds(found, source[:2], 1, args.runs),
+        },
+        "operations": profiles,
+    }  # fmt: skip
+
+
+def chosen_systems(args):
+    return [name for name in SYSTEMS if not args.only or name.startswith(tuple(args.only))]
+
+
+def in_processes(instructions, args):
+    """Measure speed, and then each system's memory, in processes that may use these instructions."""
+    environment = {**os.environ, **INSTRUCTIONS[instructions]}
+    same = [*sys.argv[1:], "--process"]
+
+    def child(what):
+        command = [sys.executable, __file__, *same, what]
+        return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+
+    report = child("speed")
+    measured = report["documents per second"]["together"]
+    return {**report, "instructions": instructions, "megabytes": {name: child(name) for name in measured}}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "generate.json")
+    parser.add_argument("--output", type=Path, default=generate_table.RESULTS, help="folder of the results")
+    parser.add_argument("--instructions", nargs="+", choices=list(INSTRUCTIONS), default=list(INSTRUCTIONS))
     parser.add_argument("--runs", type=int, default=3, help="counted runs of each system (default: %(default)s)")
     parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
     parser.add_argument("--words", type=int, default=100, help="words of a summary (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--only", nargs="+", metavar="SYSTEM", help="systems to measure, by their first words")
+    parser.add_argument("--only", nargs="+", metavar="SYSTEM", help=f"by their first words; all: {', '.join(SYSTEMS)}")
+    parser.add_argument("--busy", action="store_true", help="note that other programs use the processor meanwhile")
+    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
+    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    parser.add_argument("--process", metavar="WHAT", help=argparse.SUPPRESS)  # "speed", or a system for its memory
     args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    dictionary = numbered_dictionary(args.vocabulary)
-    source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
-    source[:, -1] = dictionary.eos()
-    with tempfile.TemporaryDirectory() as directory:
-        found = systems(args, dictionary, directory)
-        if args.only:
-            found = {name: run for name, run in found.items() if name.startswith(tuple(args.only))}
-        outputs = {name: run(source[:1], 5) for name, run in found.items()}  # and everything is warm
-        speeds = {
-            f"{at_once} at once": measure(found, source[:documents], at_once, args.runs)
-            for at_once, documents in ((args.documents, args.documents), (1, min(2, args.documents)))
-        }
-    report = {
-        "machine": machine(),
-        "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out; documents per second",
-        "runs": args.runs,
-        "same words as fairseq": {
-            name: words == outputs["fairseq"] for name, words in outputs.items() if not name.startswith("etads ")
-        } if "fairseq" in outputs else {},
-        "documents per second": {
-            how: {name: round(speed, 3) for name, speed in values.items()} for how, values in speeds.items()
-        },
-        "ratio to fairseq": {
-            how: {name: round(speed / values["fairseq"], 2) for name, speed in values.items()}
-            for how, values in speeds.items()
-            if "fairseq" in values
-        },
-    }  # fmt: skip
-    print(json.dumps(report, indent=2))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    if args.process:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.INFO)
+        print(json.dumps(measure(args) if args.process == "speed" else peak_memory(args.process, args)))
+        return
+    for instructions in [] if args.table else args.instructions:
+        report = in_processes(instructions, args)
+        place = args.output / generate_table.file_name(report)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(report, indent=2) + "\n")
+        print(f"{place} written", file=sys.stderr)
+    table = generate_table.table(generate_table.reports(args.output))
+    print(table)
+    if args.docs:
+        generate_table.write(table, args.docs)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ class SummaryGenerator:
             for model, inference_model in zip(self.models, self._inference_models)
         ]
         # fairseq's attention over all words at once reads weights, which 8-bit layers do not have
-        needs_weights = settings.copied_positions and settings.infer_dtype == "int8"
+        needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the copies are in evaluation mode, and nobody else changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
@@ -208,7 +208,7 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
     """What makes the model's copy for inference; None for models of others, which are used as they are."""
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
-    if infer_dtype is not None:
+    if infer_dtype not in (None, "auto"):  # of which "auto" takes what there is
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
     return None
 

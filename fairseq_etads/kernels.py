@@ -44,44 +44,45 @@ def _has_fast_bfloat16() -> bool:
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 
-@functools.lru_cache(maxsize=None)
-def int8_kernel() -> Optional[str]:
-    """What multiplies 8-bit integers fast and exactly here: "vnni", "fbgemm", or None.
+INT8_LEVELS = (127, 63)
+"""Inputs of 8-bit products are rounded to so many steps of their largest number, on either side of zero.
 
-    "vnni" is ``torch._int_mm`` on processors with VNNI instructions; on others it is slow or saturates at 16 bits.
-    "fbgemm" are the quantised products that torch brings for x86, see :func:`fbgemm_linear`.
+Processors without VNNI add two products in 16 bits, where those of two 8-bit numbers do not fit; of 7 bits they do.
+"""
+
+
+@functools.lru_cache(maxsize=None)
+def int8_levels() -> Optional[int]:
+    """The most of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch brings for x86, are exact.
+
+    None: there are no such products here. They are tried with the numbers whose sums leave 16 bits first, so that no
+    list of processors is needed.
     """
-    largest = torch.full((32, 64), 127, dtype=torch.int8)  # the pair of products that saturates first
-    if _has_instructions("_is_vnni_supported", "_is_cpu_support_avx512_vnni", "_is_amx_tile_supported"):
-        with contextlib.suppress(RuntimeError, NotImplementedError):
-            if torch._int_mm(largest, largest.t()).eq(64 * 127**2).all():
-                return "vnni"
+    weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
-        packed = pack_fbgemm(largest, torch.ones(32))
-        if torch.allclose(fbgemm_linear(torch.ones(32, 64), packed), torch.tensor(64 * 127.0), rtol=1e-5):
-            return "fbgemm"
+        packed = pack_int8(weight, torch.ones(32))
+        for levels in INT8_LEVELS:
+            products = [int8_linear(torch.full((32, 64), sign), packed, levels) for sign in (1.0, -1.0)]
+            if all(torch.allclose(x.abs(), torch.tensor(64 * 127.0), rtol=1e-5) for x in products):
+                return levels
     return None
 
 
-FBGEMM_LEVELS = 63
-"""FBGEMM's inputs are rounded to multiples of 1/63: with 8 bits, the sum of two products would not fit 16 bits."""
-
-
-def pack_fbgemm(weight: Tensor, scale: Tensor) -> Any:
-    """An int8 weight (out, in) times a scale for each row (out,), packed for :func:`fbgemm_linear`."""
+def pack_int8(weight: Tensor, scale: Tensor) -> Any:
+    """An int8 weight (out, in) times a scale for each row (out,), packed for :func:`int8_linear`."""
     zeros = torch.zeros(len(scale), dtype=torch.long)
     weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
     return torch.ops.quantized.linear_prepack(weight, None)
 
 
-def fbgemm_linear(x: Tensor, packed: Any) -> Tensor:
-    """Rows (n, in) in float32, between -1 and 1, times a packed weight: (n, out) in float32.
+def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
+    """Rows (n, in) in float32, between -1 and 1, rounded to 1/levels, times a packed weight: (n, out) in float32.
 
     torch's dynamic quantisation (``linear_dynamic``) has one scale for all rows, so that a row's result depends on the
     others; here the scale is given.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    result: Tensor = product(x, 1.0 / FBGEMM_LEVELS, FBGEMM_LEVELS + 1, packed)
+    result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
 
 
@@ -90,9 +91,9 @@ def pack_weight(weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
 
 
-def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """``torch.nn.functional.linear`` with a packed weight, without gradient."""
-    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
+def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor], relu: bool = False) -> Tensor:
+    """``torch.nn.functional.linear`` with a packed weight, without gradient; with ``relu`` negative results are 0."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:

@@ -155,7 +155,7 @@ class SummarizationConfig(FairseqDataclass):
     )
     infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
         default=SearchSettings.infer_dtype,
-        metadata={"help": "number format in generation (default: the model's; bf16 and int8 are faster on a CPU)"},
+        metadata={"help": "number format in generation (default: the model's; auto tries which is the fastest here)"},
     )
     eval_rouge: bool = field(
         default=False,

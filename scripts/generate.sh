@@ -18,7 +18,7 @@
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
 #   --min-len N, --max-len N   shortest and longest summary, in tokens (default: 1 and 100; the paper: 35 and 100)
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
-#   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8
+#   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --cpu            do not use a GPU

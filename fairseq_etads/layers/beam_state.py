@@ -41,6 +41,13 @@ def queries_to_beams(x: Tensor, rows: int) -> Tensor:
     return x.view(documents, heads, beam, queries // beam, width).transpose(1, 2).reshape(rows, heads, -1, width)
 
 
+def _select(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of a tensor, laid out in memory as it is: index_select alone puts rows into one piece."""
+    if x.dim() > 2 and not x.is_contiguous() and x.transpose(-1, -2).is_contiguous():
+        return x.transpose(-1, -2).index_select(0, rows).transpose(-1, -2)
+    return x.index_select(0, rows)
+
+
 class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
     """fairseq's ``incremental_state``, and what the beams of each document share.
 
@@ -96,7 +103,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         if documents is not None:
             for tensors in self.memory.values():
                 for name, tensor in tensors.items():
-                    tensors[name] = tensor.index_select(0, documents)
+                    tensors[name] = _select(tensor, documents)
             for module, (keys, values) in self._past.items():
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)

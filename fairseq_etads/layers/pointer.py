@@ -172,14 +172,16 @@ class PointerOutput:
             scores = F.pad(log_vocab.masked_fill(pointing, -math.inf), (0, slots), value=-math.inf)  # (N, T', C + K)
             in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
         else:
-            scores = F.pad(log_vocab + self._log_gates()[0][:, :, None], (0, slots), value=-math.inf)
+            scores = _added_and_padded(log_vocab, self._log_gates()[0][:, :, None], slots)
             generated, in_document = self._document_words(log_vocab)
             if self.selective:
                 impossible = self._log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
         in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
-        return scores.scatter(2, columns, in_document)
+        if torch.is_grad_enabled():  # the gradients of others need the scores as they are
+            return scores.scatter(2, columns, in_document)
+        return scores.scatter_(2, columns, in_document)
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
@@ -245,6 +247,17 @@ class PointerOutput:
         matches = self.positions_of(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
+
+
+def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
+    """log_vocab (N, T, C) + added (N, T, 1), then ``slots`` columns of minus infinity; without gradient in one pass."""
+    if torch.is_grad_enabled():
+        return F.pad(log_vocab + added, (0, slots), value=-math.inf)
+    rows, steps, width = log_vocab.shape
+    scores = log_vocab.new_empty(rows, steps, width + slots)
+    torch.add(log_vocab, added, out=scores[:, :, :width])
+    scores[:, :, width:] = -math.inf
+    return scores
 
 
 def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:

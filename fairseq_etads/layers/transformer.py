@@ -35,7 +35,15 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.permute(2, 0, 1, 3).flatten(2)
 
 
-def _dropout_p(module: MultiheadAttention) -> float:
+def laid_out(x: Tensor, transposed: bool) -> Tensor:
+    """The same tensor in one piece of memory, row by row; ``transposed``: column by column in each matrix.
+
+    For a few queries q, the product q x^T is a third faster with columns in one piece.
+    """
+    return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()
+
+
+def attention_dropout(module: MultiheadAttention) -> float:
     """Dropout probability of the attention weights now: 0 in evaluation, unless --retain-dropout keeps it on."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
@@ -84,7 +92,7 @@ class FocusAttention(Observed, MultiheadAttention):
             center,
             scope,
             key_padding_mask,
-            dropout_p=_dropout_p(self),
+            dropout_p=attention_dropout(self),
             strength=None if strength is None else at_least_float32(strength),
         )
         return self.out_proj(merge_heads(out).to(v.dtype)), None
@@ -151,7 +159,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         projected = self.q_proj(query)
         rows, documents = query.size(1), k.size(0)
         q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
-        dropout_p = _dropout_p(self)
+        dropout_p = attention_dropout(self)
         # the search multiplies by keys in the format in which the state keeps them, for speed
         stepwise = isinstance(incremental_state, BeamState)
         # fairseq's layers always ask for the mean over heads; the search uses the last layer's weights alone, which are
@@ -195,7 +203,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
         if self.observer is not None:
             self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, key_padding_mask, self.gate, level))
-        dropout_p = _dropout_p(self)
+        dropout_p = attention_dropout(self)
         result = saliency_attention(
             q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, need_weights, own_format, self.gate, level
         )
@@ -226,9 +234,12 @@ class BridgeAttention(Observed, MultiheadAttention):
         if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # contiguous once, instead of in every step's products
+            # converted and laid out once, as every step's products read them
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
-            memory = {n: (x if x.dtype == torch.bool else x.to(dtype)).contiguous() for n, x in memory.items()}
+            memory = {
+                name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
+                for name, x in memory.items()
+            }
             shared[self] = memory
         elif incremental_state is not None:
             self._set_input_buffer(incremental_state, memory)
@@ -295,7 +306,7 @@ class SummaryAttention(MultiheadAttention):
         keys, values = incremental_state.remember(self, k, v)
         scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
         weights = at_least_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
-        out = torch.matmul(F.dropout(weights, p=_dropout_p(self)).to(values.dtype), values)
+        out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(values.dtype), values)
         return self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype)), None
 
     def reorder_incremental_state(

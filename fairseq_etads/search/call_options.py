@@ -70,7 +70,7 @@ OPTIONS: Dict[str, CallOption] = {
     "infer_dtype": CallOption(
         "infer_dtype",
         str,
-        "number format of the model's products; bf16 and int8 are for CPUs that have them",
+        "number format of the model's products; auto tries which is the fastest on this processor",
         INFER_DTYPES,
     ),
 }

@@ -290,9 +290,13 @@ def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
     """Log of the mean of the probabilities, each (B, beam, V) with its own V; words beyond it have probability 0."""
     if len(log_probs) == 1:
         return log_probs[0]
-    width = max(x.size(-1) for x in log_probs)
-    padded = [nn.functional.pad(x, (0, width - x.size(-1)), value=-math.inf) for x in log_probs]
-    return torch.logsumexp(torch.stack(padded), dim=0) - math.log(len(log_probs))
+    widest = max(log_probs, key=lambda x: x.size(-1))
+    total = widest.clone()  # the only new memory of this size
+    for x in log_probs:
+        if x is not widest:
+            part = total[..., : x.size(-1)]
+            torch.logaddexp(part, x, out=part)
+    return total.sub_(math.log(len(log_probs)))
 
 
 def _mean(attentions: List[Tensor]) -> Optional[Tensor]:

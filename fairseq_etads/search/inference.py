@@ -7,130 +7,27 @@ model on is safe: nothing in it is replaced, and :class:`InferenceModel` renews 
 import copy
 import functools
 import logging
+import math
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
+from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from .. import compat, kernels
 from ..layers.linear import is_plain_linear
 from ..layers.precision import keeps_float32
+from ..layers.recurrent import OutputLayer
 from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
 from .penalties import check_choice
+from .products import OUTPUT_BLOCK, DocumentAttention, Int8Linear, PackedLinear, WideLinear
 
 logger = logging.getLogger(__name__)
 
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-class PackedLinear(nn.Linear):
-    """A linear layer on a CPU whose weight is laid out for the processor's matrix kernels once, not at every call.
-
-    The weight stays readable, because fairseq's encoder layers read it instead of calling the layer.
-
-    Args:
-        dtype: of the products.
-        out_dtype: of the result; None: that of the input.
-    """
-
-    def __init__(
-        self,
-        weight: Tensor,
-        bias: Optional[Tensor],
-        dtype: torch.dtype,
-        out_dtype: Optional[torch.dtype] = None,
-    ):
-        nn.Module.__init__(self)
-        self.out_features, self.in_features = weight.shape
-        self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
-        self.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
-        self.dtype, self.out_dtype = dtype, out_dtype
-        self.packed = kernels.pack_weight(weight.detach().to(dtype))
-        self.packed_bias = None if bias is None else bias.detach().to(dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out)."""
-        return kernels.packed_linear(x.to(self.dtype), self.packed, self.packed_bias).to(self.out_dtype or x.dtype)
-
-
-class Int8Linear(nn.Module):
-    """A linear layer in 8-bit integers: one scale for each row of the weight, and one for each input vector.
-
-    The products are added in 32-bit integers, so the only error is the rounding of weights and inputs to 1/127 of the
-    largest of their row; without VNNI instructions, inputs are rounded to 1/63.
-    """
-
-    def __init__(self, weight: Tensor, bias: Optional[Tensor]):
-        super().__init__()
-        weight = weight.detach().float()
-        self.weight_scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        rounded = (weight / self.weight_scale.unsqueeze(1)).round().to(torch.int8)
-        self.columns = rounded.t()
-        self.packed = kernels.pack_fbgemm(rounded, self.weight_scale) if kernels.int8_kernel() == "fbgemm" else None
-        self.bias = None if bias is None else bias.detach().float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, out) in the dtype of ``x``."""
-        rows = x.reshape(-1, x.size(-1)).float()
-        largest = rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        if self.packed is not None:
-            out = kernels.fbgemm_linear(rows / largest, self.packed).mul_(largest)
-        else:
-            scale = largest / 127
-            total = torch._int_mm((rows / scale).round().to(torch.int8), self.columns)
-            out = (total * self.weight_scale).mul_(scale)
-        if self.bias is not None:
-            out += self.bias
-        return out.view(*x.shape[:-1], -1).to(x.dtype)
-
-
-class _ThreadMemory(threading.local):
-    """Memory that each thread has for itself; empty in a copy, and in another process."""
-
-    result: Optional[Tensor] = None
-
-    def __reduce__(self) -> Any:
-        return type(self), ()
-
-
-OUTPUT_BLOCK = 4096
-"""Words in a block of :class:`WideLinear`."""
-
-
-class WideLinear(nn.Module):
-    """The output projection, a block of the vocabulary at a time, into memory that every call uses again.
-
-    A fresh result for each step would be tens of megabytes that the system must first provide and clear, page by page;
-    that can cost more than the product. **Each call overwrites the result of the one before in the same thread.**
-
-    Args:
-        make: makes the layer of one block from its weight and bias.
-    """
-
-    def __init__(self, linear: nn.Linear, make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
-        super().__init__()
-        self.out_features = linear.out_features
-        starts = range(0, linear.out_features, OUTPUT_BLOCK)
-        ends = [min(start + OUTPUT_BLOCK, linear.out_features) for start in starts]
-        self.ranges = list(zip(starts, ends))
-        bias = linear.bias
-        self.blocks = nn.ModuleList(
-            make(linear.weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
-        )
-        self._memory = _ThreadMemory()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, in) -> (…, V) in float32."""
-        rows = x.reshape(-1, x.size(-1))
-        result = self._memory.result
-        if result is None or len(result) < len(rows):
-            self._memory.result = result = torch.empty(len(rows), self.out_features)
-        result = result[: len(rows)]
-        for (a, b), block in zip(self.ranges, self.blocks):
-            result[:, a:b] = block(rows)
-        return result.view(*x.shape[:-1], self.out_features)
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
@@ -155,13 +52,13 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     return result
 
 
-def _replace_linears(module: nn.Module, make: Callable[[str, nn.Linear], nn.Module]) -> None:
-    """Put ``make(name, layer)`` in the place of each linear layer inside that has more than one output."""
-    for name, child in module.named_children():
+def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
+    """Put ``make(parent, name, layer)`` in the place of each linear layer inside that has more than one output."""
+    for name, child in list(module.named_children()):
         if not is_plain_linear(child):  # nor a subclass, which may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
-            setattr(module, name, make(name, child))
+            setattr(module, name, make(module, name, child))
 
 
 @functools.lru_cache(maxsize=None)
@@ -170,23 +67,108 @@ def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
-_INT8_KERNELS = {"vnni": "torch's 8-bit integer products with VNNI", "fbgemm": "FBGEMM's 8-bit integer products"}
+class _Products(NamedTuple):
+    """How the products of a copy are computed on this processor.
+
+    Attributes:
+        dtype: format of products that are not of 8-bit integers. packed: whether their weights are packed.
+        int8: whether there are products of 8-bit integers. memory: format of cached keys and values.
+    """
+
+    dtype: torch.dtype
+    packed: bool
+    int8: bool
+    memory: torch.dtype
 
 
-def _cpu_products(infer_dtype: Optional[str]) -> Tuple[torch.dtype, bool, bool]:
-    """The format of products on this processor, whether weights are packed, and whether the decoder's are int8."""
-    has_int8 = infer_dtype == "int8" and kernels.int8_kernel() is not None
-    has_bfloat16 = infer_dtype == "bf16" and kernels.can_pack_weights(torch.bfloat16)
-    for wanted, there, name in (("int8", has_int8, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16")):
+def _cpu_products(infer_dtype: Optional[str]) -> _Products:
+    """The products of a format on this processor; the log says which they are."""
+    levels = kernels.int8_levels() if infer_dtype == "int8" else None
+    has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
+    for wanted, there, name in (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16")):
         if infer_dtype == wanted and not there:
             _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products; using float32")
-    dtype = torch.bfloat16 if has_bfloat16 else torch.float32
+    dtype = torch.bfloat16 if has_bfloat16 and infer_dtype == "bf16" else torch.float32
+    memory = torch.bfloat16 if has_bfloat16 and (levels or infer_dtype == "bf16") else torch.float32
     packed = kernels.can_pack_weights(dtype)
     kernel = f"{'packed ' if packed else ''}{str(dtype).split('.')[1]} products{' of oneDNN' if packed else ''}"
-    if has_int8:
-        kernel = f"{_INT8_KERNELS[str(kernels.int8_kernel())]} in the decoder, {kernel} in the encoder"
+    if levels:
+        keys = f"keys and values in {str(memory).split('.')[1]}"
+        kernel = f"8-bit integer products of FBGEMM, inputs rounded to 1/{levels} of their largest; {keys}"
     _say(logging.INFO, infer_dtype, kernel)
-    return dtype, packed, has_int8
+    return _Products(dtype, packed, bool(levels), memory)
+
+
+PROBE_ROWS = 40
+"""Hypotheses in the products by which formats are compared."""
+PROBE_GAIN = 1.1
+"""How many times as fast a narrower format must be to be chosen; less may be chance."""
+
+
+def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
+    """Sizes (outputs, inputs) of the products in a step of a decoder, each with how often it comes."""
+    counts: Dict[Tuple[int, int], int] = {}
+    for layer in decoder.modules():
+        if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
+            outputs, inputs = layer.weight.shape
+            for start in range(0, outputs, OUTPUT_BLOCK):
+                size = (min(OUTPUT_BLOCK, outputs - start), inputs)
+                counts[size] = counts.get(size, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
+@functools.lru_cache(maxsize=None)
+def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
+    """The format in which products take the least time on this processor, by a short trial.
+
+    Args:
+        products: sizes (outputs, inputs), each with how often it comes. The same ones get the same answer in all of a
+            process.
+    """
+    seconds: Dict[str, float] = {}
+    for (outputs, inputs), count in products:
+        for name, least in _seconds_by_format(outputs, inputs).items():
+            seconds[name] = seconds.get(name, 0.0) + count * least
+    best = "fp32"
+    for name in seconds:
+        if seconds[name] * PROBE_GAIN < seconds[best]:
+            best = name
+    times = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in seconds.items())
+    _say(logging.INFO, "auto", f"{best} (the products of a step for {PROBE_ROWS} hypotheses: {times})")
+    return best
+
+
+def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
+    """The least time of several of a product in each format that there is, fp32 first."""
+    x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
+    weight = torch.ones(outputs, inputs)
+    layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
+    if kernels.can_pack_weights(torch.float32):
+        layers["fp32"] = PackedLinear(weight, None, torch.float32)
+    if kernels.can_pack_weights(torch.bfloat16):
+        layers["bf16"] = PackedLinear(weight, None, torch.bfloat16)
+    if kernels.int8_levels():
+        layers["int8"] = Int8Linear(weight, None)
+    seconds = dict.fromkeys(layers, math.inf)
+    with torch.no_grad():
+        for _ in range(10):  # in turn, so that other programs disturb all of them; the first is for warming up
+            for name, layer in layers.items():
+                started = time.perf_counter()
+                layer(x)
+                seconds[name] = min(seconds[name], time.perf_counter() - started)
+    return seconds
+
+
+def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
+    """The format that "auto" is for this model on its device; others are what they are. None: the model's own."""
+    if infer_dtype != "auto":
+        return infer_dtype
+    device = next(model.parameters()).device
+    if device.type == "cpu":
+        return fastest_cpu_format(_products_of_a_step(model.decoder))
+    has_bfloat16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    _say(logging.INFO, "auto", f"{'bf16' if has_bfloat16 else 'the format of the model'} on {device}")
+    return "bf16" if has_bfloat16 else None
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
@@ -195,33 +177,67 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
     result: Any = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
-    products, packed, int8 = _cpu_products(infer_dtype)
-
-    def pack(name: str, linear: nn.Linear) -> nn.Module:
-        if keeps_float32(linear):
-            return PackedLinear(linear.weight, linear.bias, torch.float32)
-        # what the first feed-forward layer returns stays in the products' format for the second
-        out = {"fc1": products, "fc2": torch.float32}.get(name)
-        return PackedLinear(linear.weight, linear.bias, products, out)
-
-    output = getattr(result.decoder, "output_projection", None)
-    if isinstance(output, SharedTableOutput):
-        output = result.decoder.output_projection = output.as_linear()
-    if int8:
-        if is_plain_linear(output):
-            result.decoder.output_projection = WideLinear(output, Int8Linear)
-        _replace_linears(result.decoder, lambda _, linear: Int8Linear(linear.weight, linear.bias))
-    elif packed and is_plain_linear(output):
-        result.decoder.output_projection = WideLinear(output, lambda w, b: PackedLinear(w, b, products, products))
-    if packed:
-        result.memory_dtype = products
-        _replace_linears(result, pack)
+    products = _cpu_products(infer_dtype)
+    if not (products.packed or products.int8):
+        return result
+    result.memory_dtype = products.memory
+    _replace_output(result.decoder, products)
+    for layer in getattr(result.encoder, "layers", []):
+        if type(getattr(layer, "self_attn", None)) is MultiheadAttention:
+            layer.self_attn = DocumentAttention(layer.self_attn)
+    _replace_linears(result, functools.partial(_product_layer, products))
     return result
+
+
+def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
+    """What computes a linear layer of a copy."""
+    # what reads weights instead of calling layers; only in the search do our attentions call them in every case
+    reads_weights = type(parent) is MultiheadAttention
+    if products.int8 and not (keeps_float32(linear) or reads_weights):
+        return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
+    if not products.packed:
+        return linear
+    if keeps_float32(linear):
+        return PackedLinear(linear.weight, linear.bias, torch.float32)
+    relu = _takes_over_relu(parent, name)
+    # what the first feed-forward layer returns stays in the products' format for the second
+    out = {"fc1": products.dtype, "fc2": torch.float32}.get(name)
+    return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
+
+
+def _takes_over_relu(layer: Any, name: str) -> bool:
+    """Whether a layer's activation is the ReLU of what its first feed-forward layer returns; then it is left out there.
+
+    One pass less over numbers that are four times as wide as all others.
+    """
+    takes_over = name == "fc1" and getattr(layer, "activation_fn", None) is nn.functional.relu
+    if takes_over:
+        layer.activation_fn = nn.Identity()
+    return takes_over
+
+
+def _replace_output(decoder: Any, products: _Products) -> None:
+    """Put a layer with packed blocks in the place of the output projection, if it is one over all known words."""
+    output = getattr(decoder, "output_projection", None)
+    wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
+    if isinstance(output, SharedTableOutput):
+        output = decoder.output_projection = output.as_linear()
+    if is_plain_linear(output):
+        decoder.output_projection = wide(output.weight, output.bias)
+    elif type(output) is OutputLayer and not getattr(decoder, "large_vocabulary_trick", 0):
+        decoder.output_projection = wide(output.weight[: len(output.bias)], output.bias[:, 0])
+
+
+def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
+    if products.int8:
+        return Int8Linear(weight, bias)
+    return PackedLinear(weight, bias, products.dtype, products.dtype)
 
 
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     """A copy in the format wanted, on the model's device."""
     parameter = next(model.parameters())
+    infer_dtype = _chosen_format(infer_dtype, model)
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
@@ -239,7 +255,7 @@ class InferenceModel:
 
     Args:
         model: one of this project's models; it is only read.
-        infer_dtype: "fp32", "bf16", "int8", or None for the format the model has.
+        infer_dtype: "fp32", "bf16", "int8", "auto", which is the fastest of them, or None for the format the model has.
 
     Raises:
         ValueError: an unknown format, or, when the copy is made, one that the model's device does not have.

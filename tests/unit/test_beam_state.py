@@ -8,6 +8,7 @@ from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers import beam_state
+from fairseq_etads.layers.transformer import laid_out
 from fairseq_etads.search.extensions import top_values
 
 
@@ -48,6 +49,19 @@ def test_the_beams_past_is_the_ancestors_past(seed):
         history = history if stay is None else history[stay]
         history = history.gather(1, parents[:, :, None, None].expand(-1, -1, *history.shape[2:]))
         state.reorder(parents, stay)
+
+
+def test_keys_keep_their_layout_when_documents_leave():
+    """Each matrix of keys lies column by column, which the products of a step read faster."""
+    state = beam_state.BeamState(3, torch.device("cpu"))
+    x = torch.randn(3, 2, 5, 4)
+    state.memory[torch.nn.Identity()] = tensors = {"key": laid_out(x, True), "value": laid_out(x, False)}
+    assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]
+    stay = torch.tensor([0, 2])
+    state.reorder(torch.zeros(2, 4, dtype=torch.long), stay)
+    assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]
+    for tensor in tensors.values():
+        torch.testing.assert_close(tensor, x[stay], rtol=0, atol=0)
 
 
 def test_the_best_of_a_wide_distribution():

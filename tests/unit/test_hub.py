@@ -97,7 +97,7 @@ def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub)
 
 CHOICES = {
     "early_stopping": ["admissible", "heuristic", "fairseq"],
-    "infer_dtype": ["fp32", "bf16", "int8"],
+    "infer_dtype": ["fp32", "bf16", "int8", "auto"],
     "coverage_penalty_type": ["summary", "wu"],
     "length_penalty_type": ["avg", "wu"],
     "print_alignment": ["hard", "soft"],

@@ -112,6 +112,24 @@ def test_number_formats(arch, infer_dtype, error, documents):
     assert next(model.parameters()).dtype == torch.float32
 
 
+@pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("int8", 0.15)])
+@pytest.mark.parametrize("activation", ["gelu", "tanh"])
+def test_activations_that_are_no_relu_stay(activation, infer_dtype, error, documents):
+    """A ReLU is part of the product before it in a copy."""
+    model = sharpened("etads", activation_fn=activation)
+    prefix = torch.randint(4, 40, (5, 4), generator=torch.Generator().manual_seed(0))
+    want, got = (
+        generate(cls, [model], make_sample(documents), {"beam_size": 2, **options}, prefix_tokens=prefix)
+        for cls, options in (
+            (SequenceGenerator, {"max_len_b": 4}),
+            (SummaryGenerator, {"exact_length": 4, "infer_dtype": infer_dtype}),
+        )
+    )
+    for mine, other in zip(got, want):
+        scores = [row[0]["positional_scores"][:-1] for row in (mine, other)]
+        torch.testing.assert_close(*scores, rtol=error, atol=error)
+
+
 def test_half_precision_models_generate_in_theirs(documents):
     model = sharpened().to(torch.bfloat16)
     for infer_dtype in (None, "fp32"):

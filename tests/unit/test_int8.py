@@ -6,29 +6,31 @@ import logging
 import pytest
 import torch
 from decoding import DICTIONARY, make_sample, sharpened
+from scripted import scripted_model
 
 from fairseq_etads import kernels
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import inference
-from fairseq_etads.search.inference import Int8Linear
-
-KERNELS = {"vnni": 127, "fbgemm": kernels.FBGEMM_LEVELS}
+from fairseq_etads.search.products import Int8Linear, WideLinear
 
 
 @pytest.fixture(autouse=True)
 def fresh_answers():
     """What is looked up or said once in a process is looked up and said anew."""
-    for function in (kernels.int8_kernel, kernels.can_pack_weights, inference._say):
+    for function in (kernels.int8_levels, kernels.can_pack_weights, inference._say):
         function.cache_clear()
     yield
-    for function in (kernels.int8_kernel, kernels.can_pack_weights, inference._say):
+    for function in (kernels.int8_levels, kernels.can_pack_weights, inference._say):
         function.cache_clear()
 
 
-def use(monkeypatch, kernel):
-    if kernel == "fbgemm" and "fbgemm" not in torch.backends.quantized.supported_engines:
+def use(monkeypatch, levels):
+    """As on a processor whose products are exact with so many levels."""
+    if levels and not kernels.int8_levels():
         pytest.skip("torch was built without FBGEMM")
-    monkeypatch.setattr(kernels, "int8_kernel", lambda: kernel)
+    if levels and levels > kernels.int8_levels():
+        pytest.skip("this processor has no VNNI")
+    monkeypatch.setattr(kernels, "int8_levels", lambda: levels)
 
 
 def as_rounded(x, weight, levels):
@@ -38,28 +40,36 @@ def as_rounded(x, weight, levels):
     return x @ weight.t(), scales[0] * scales[1].t()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_sums_are_exact_even_of_the_largest_numbers(kernel, monkeypatch):
+@pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
+@pytest.mark.parametrize("layer", ["plain", "relu", "wide"])
+def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """Two products of 8 bits do not fit the 16 bits in which processors without VNNI add them."""
-    if kernel == "vnni" and kernels.int8_kernel() != "vnni":
-        pytest.skip("this processor has no VNNI")
-    use(monkeypatch, kernel)
+    use(monkeypatch, levels)
+    monkeypatch.setattr("fairseq_etads.search.products.OUTPUT_BLOCK", 16)
     generator = torch.Generator().manual_seed(0)
     for x, weight in (
         (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),
         (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0)),
         (torch.zeros(3, 64), torch.zeros(40, 64)),
+        (-torch.rand(3, 64, generator=generator), torch.randn(40, 64, generator=generator)),
     ):
-        out = Int8Linear(weight, torch.ones(40))(x)
-        exact, step = as_rounded(x, weight, KERNELS[kernel])
+        bias = torch.arange(40.0) - 20
+        if layer == "wide":
+            out = WideLinear(weight, bias, Int8Linear)(x)
+        else:
+            out = Int8Linear(weight, bias, relu=layer == "relu")(x)
+        exact, step = as_rounded(x, weight, levels)
+        exact = exact + bias
+        if layer == "relu":
+            exact = exact.clamp(min=0)
         # a number half-way between two steps may be rounded either way
-        assert ((out.double() - 1 - exact).abs() <= 130 * step + 1e-6).all()
+        assert ((out.double() - exact).abs() <= 130 * step + 1e-5).all()
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_row_does_not_depend_on_the_others(kernel, monkeypatch):
+@pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
+def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
     """It would in torch's dynamic quantisation, which has one scale for a whole tensor."""
-    use(monkeypatch, kernel)
+    use(monkeypatch, levels)
     x, weight = torch.randn(4, 64), torch.randn(40, 64)
     x[0] *= 1000
     layer = Int8Linear(weight, None)
@@ -67,40 +77,51 @@ def test_a_row_does_not_depend_on_the_others(kernel, monkeypatch):
         torch.testing.assert_close(layer(x)[row : row + 1], layer(x[row : row + 1]), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("capability", ["AVX2", "AVX512"])
-@pytest.mark.parametrize("vnni", ["_is_vnni_supported", "_is_cpu_support_avx512_vnni", None])
-def test_the_kernel_is_chosen_by_what_the_processor_has(monkeypatch, capability, vnni):
-    """Under the names that different versions of torch have for it."""
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    for name in ("_is_vnni_supported", "_is_cpu_support_avx512_vnni", "_is_amx_tile_supported"):
-        monkeypatch.delattr(torch.cpu, name, raising=False)
-    if vnni:
-        monkeypatch.setattr(torch.cpu, vnni, lambda: True, raising=False)
-    monkeypatch.setattr(torch, "_int_mm", lambda a, b: a.int() @ b.int())
-    expected = "vnni" if vnni and capability == "AVX512" else "fbgemm"
-    if expected == "fbgemm" and "fbgemm" not in torch.backends.quantized.supported_engines:
-        expected = None
-    assert kernels.int8_kernel() == expected
+def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
+    """Without VNNI a pair of products is cut off at 16 bits: 2 * 255 * 127 is, and 2 * 127 * 127 is not."""
 
+    def saturating(x, packed, levels):
+        zero = levels + 1  # inputs are numbers without sign
+        pairs = (((x * levels).round().int() + zero) * 127).unflatten(1, (-1, 2)).sum(2)
+        sums = pairs.clamp(max=2**15 - 1).sum(1, keepdim=True) - zero * 64 * 127
+        return sums.expand(-1, 32) / levels
 
-def test_a_kernel_that_saturates_or_is_missing_is_not_used(monkeypatch):
-    monkeypatch.setattr(kernels, "_has_instructions", lambda *names: True)
-    monkeypatch.setattr(torch, "_int_mm", lambda a, b: (a.int() @ b.int()).clamp(max=2**15 * 16))
-    assert kernels.int8_kernel() != "vnni"
-    kernels.int8_kernel.cache_clear()
+    monkeypatch.setattr(kernels, "pack_int8", lambda weight, scale: weight)
+    monkeypatch.setattr(kernels, "int8_linear", saturating)
+    assert kernels.int8_levels() == 63
+    kernels.int8_levels.cache_clear()
+
+    def exact(x, packed, levels):
+        return (x * 127).sum(1, keepdim=True).expand(-1, 32)
+
+    monkeypatch.setattr(kernels, "int8_linear", exact)
+    assert kernels.int8_levels() == 127
+    kernels.int8_levels.cache_clear()
 
     def missing(*_):
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
 
-    monkeypatch.setattr(kernels, "pack_fbgemm", missing)
-    assert kernels.int8_kernel() is None
+    monkeypatch.setattr(kernels, "pack_int8", missing)
+    assert kernels.int8_levels() is None
+
+
+@pytest.mark.parametrize("arch", ["etads", "etads_basic", "aggregation_transformer", "gated_es_transformer"])
+def test_the_encoder_is_in_8_bits_too(arch, documents):
+    """But for what decides on positions, and for attentions of fairseq's that read weights."""
+    if not kernels.int8_levels():
+        pytest.skip("torch was built without FBGEMM")
+    copied = inference.InferenceModel(sharpened(arch), "int8").current()
+    for layer in copied.encoder.layers:
+        assert all(isinstance(part, Int8Linear) for part in (layer.fc1, layer.fc2, layer.self_attn.out_proj))
+        assert isinstance(layer.activation_fn, torch.nn.Identity)
+        if arch == "etads":
+            assert isinstance(layer.self_attn.q_proj, inference.PackedLinear), "mu and sigma are computed from it"
 
 
 @pytest.mark.parametrize(
     "infer_dtype,there,level,says",
     [
-        ("int8", "vnni", logging.INFO, "--infer-dtype int8: torch's 8-bit integer products with VNNI in the decoder"),
-        ("int8", "fbgemm", logging.INFO, "--infer-dtype int8: FBGEMM's 8-bit integer products in the decoder"),
+        ("int8", 63, logging.INFO, "--infer-dtype int8: 8-bit integer products of FBGEMM, inputs rounded to 1/63"),
         ("int8", None, logging.WARNING, "--infer-dtype int8: this processor or torch has no fast 8-bit integer"),
         ("bf16", None, logging.WARNING, "--infer-dtype bf16: this processor or torch has no fast bfloat16 products"),
         ("fp32", None, logging.INFO, "--infer-dtype fp32: "),
@@ -124,3 +145,63 @@ def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_d
         assert "float32 products" in caplog.text
         plain = SummaryGenerator([model], DICTIONARY, 2, max_len_b=3).generate(None, make_sample(documents))
         assert [row[0]["tokens"].tolist() for row in results] == [row[0]["tokens"].tolist() for row in plain]
+
+
+@pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
+def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
+    """By a clock that goes slowly for this format alone; products of that kind are then in the copy."""
+    there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.int8_levels()}
+    if not there[fastest]:
+        pytest.skip(f"no fast {fastest} on this processor")
+    names = [name for name in there if there[name]]
+    clock = iter(range(10**6))
+    passed = [0.0]
+
+    def ticks():
+        call = next(clock)
+        if call % 2:
+            passed[0] += 1.0 if names[call // 2 % len(names)] == fastest else 2.0
+        return passed[0]
+
+    monkeypatch.setattr(inference.time, "perf_counter", ticks)
+    inference.fastest_cpu_format.cache_clear()
+    with caplog.at_level(logging.INFO, "fairseq_etads"):
+        copied, again = (inference.InferenceModel(sharpened(), "auto").current() for _ in range(2))
+    said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
+    assert said == [f"--infer-dtype auto: {fastest}"]
+    for block in (model.decoder.output_projection.blocks[0] for model in (copied, again)):
+        assert isinstance(block, Int8Linear) == (fastest == "int8")
+        if fastest != "int8":
+            assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
+    inference.fastest_cpu_format.cache_clear()
+
+
+def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
+    """The default of a search does not change with it, either."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
+    inference.fastest_cpu_format.cache_clear()
+    assert inference.fastest_cpu_format((((8, 4), 2),)) == "fp32"
+    inference.fastest_cpu_format.cache_clear()
+    assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
+
+
+def test_auto_compares_the_products_that_a_step_has(monkeypatch):
+    """A small model may be faster in another format than a large one."""
+    monkeypatch.setattr(inference, "OUTPUT_BLOCK", 30)
+    decoder = sharpened("etads_basic").decoder
+    # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
+    expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
+    assert dict(inference._products_of_a_step(decoder)) == expected
+
+
+def test_auto_takes_models_of_others_as_they_are(documents):
+    """Other formats are refused for them, because they have none."""
+    model, sample = scripted_model(DICTIONARY), make_sample(documents)
+    found, expected = (
+        SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=name).generate(None, sample)
+        for name in ("auto", None)
+    )
+    assert [row[0]["tokens"].tolist() for row in found] == [row[0]["tokens"].tolist() for row in expected]
+    with pytest.raises(ValueError, match="--infer-dtype int8: only models of this project"):
+        SummaryGenerator([model], DICTIONARY, 2, infer_dtype="int8")

@@ -9,6 +9,8 @@ from helpers import EOS, PAD, make_batch
 from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.search.products import WideLinear
 
 
 def options(**changes):
@@ -133,3 +135,18 @@ def test_copies_for_inference_score_the_same_words_alike(dtype, error):
         assert [row[0]["tokens"][:4].tolist() for row in found] == prefix.tolist()
         scores.append(torch.stack([row[0]["positional_scores"][:4] for row in found]))
     torch.testing.assert_close(scores[1], scores[0], rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.05)])
+@pytest.mark.parametrize("arch", ["gru_seq2seq", "pg_coverage", "words_lvt2k"])
+def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
+    """But not where the softmax runs over candidates, whose rows each batch looks up."""
+    model = recurrent(arch, recurrent_task())
+    layer = model.decoder.output_projection
+    with torch.no_grad():
+        layer.bias.normal_()
+        x = torch.randn(5, 1, layer.weight.shape[1])
+        want = layer(x)
+        copied = InferenceModel(model, infer_dtype).current().decoder.output_projection
+        torch.testing.assert_close(copied(x), want, rtol=error, atol=error)
+    assert isinstance(copied, WideLinear) == (arch != "words_lvt2k")

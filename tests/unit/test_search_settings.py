@@ -152,7 +152,7 @@ def test_what_is_left_to_the_models():
         ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1"),
         ({"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}, r'--ngram-ignore-tokens "nowhere"'),
         ({"exact_length": 101}, r"--exact-length 101: choose 0 \(off\) to 100"),
-        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16 or int8'),
+        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16, int8 or auto'),
         ({"print_alignment": "firm"}, r'--print-alignment "firm": choose hard or soft'),
         (
             {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True,

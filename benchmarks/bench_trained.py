@@ -1,0 +1,90 @@
+"""Decoding with a trained model and its real lengths: speed, ROUGE and the rule of stopping, for each number format.
+
+    python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
+
+The model is that of ``scripts/quickstart.sh``, which trains it in DIR unless one is there. It summarises the first
+documents of the test split with the quickstart's options (beam 5, 4 to 30 tokens, no word pair twice) in each format,
+and stops by fairseq's rule or by the admissible one. The systems take turns at each batch of 10 documents, and the
+medians of a batch's runs are added up: documents per second. Beside that: tokens of a summary, ROUGE F1 of the words,
+and how many summaries are others than in float32 by the same rule. Other scores and lengths: bench_stopping.py.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from bench_focus_attention import machine
+from bench_stopping import batches, trained
+
+from fairseq_etads.evaluation.rouge import rouge
+from fairseq_etads.generation import SummaryGenerator
+
+FORMATS = ("fp32", "bf16", "int8")
+RULES = ("fairseq", "admissible")
+OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size": 2}
+
+
+def words(dictionary, tokens):
+    """The words of a summary (T,), without end symbol and padding."""
+    specials = {dictionary.pad(), dictionary.eos()}
+    return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_trained")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "trained.json")
+    parser.add_argument("--documents", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=1500, help="of training (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="of each system (default: %(default)s)")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="fp32 among them")
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    args = parser.parse_args()
+    model, dictionary, samples = batches(*trained(args.work, args.steps), args.documents)
+    generators = {
+        (infer_dtype, rule): SummaryGenerator(
+            [model], dictionary, infer_dtype=infer_dtype, early_stopping=rule, keep_attention=False, **OPTIONS
+        )
+        for infer_dtype in args.formats
+        for rule in args.rules
+    }
+    seconds = dict.fromkeys(generators, 0.0)
+    summaries = {system: [] for system in generators}
+    for generator in generators.values():
+        generator.generate(None, samples[0])  # packs the weights
+    for sample in samples:
+        took, found = {system: [] for system in generators}, {}
+        for _ in range(args.runs):
+            for system, generator in generators.items():
+                began = time.perf_counter()
+                found[system] = generator.generate(None, sample)
+                took[system].append(time.perf_counter() - began)
+        for system in generators:
+            seconds[system] += statistics.median(took[system])
+            summaries[system] += [row[0]["tokens"] for row in found[system]]
+    references = [words(dictionary, target) for sample in samples for target in sample["target"]]
+    rows = [row_of(system, summaries, seconds[system], references, dictionary) for system in generators]
+    report = {"machine": machine(), "documents": args.documents, "runs": args.runs, "rows": rows}
+    args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def row_of(system, summaries, seconds, references, dictionary):
+    infer_dtype, rule = system
+    texts, plain = ([words(dictionary, x) for x in summaries[name, rule]] for name in (infer_dtype, "fp32"))
+    row = {
+        "infer_dtype": infer_dtype,
+        "early_stopping": rule,
+        "documents per second": round(len(texts) / seconds, 2),
+        "tokens": round(statistics.mean(len(x) for x in summaries[system]), 2),
+        "others than fp32": sum(a != b for a, b in zip(texts, plain)),
+        "rouge": {name: round(score.f1, 2) for name, score in rouge(texts, references, bootstrap=1).scores.items()},
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What bench_generate.py has measured on several processors, as one table."""
+
+import json
+import re
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "generate"
+BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end of the table -->"
+"""Stand around the table in docs/decoding.md."""
+FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_tile": "AMX"}
+
+
+def processor():
+    """The family of an x86 processor, and which of its sets of instructions matter for matrix products."""
+    lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
+    values = {name.strip(): value.strip() for name, _, value in lines}
+    flags = values.get("flags", "").split()
+    found = [name for flag, name in FLAGS.items() if flag in flags]
+    return {
+        "family": f"{values.get('cpu family', '?')}, model {values.get('model', '?')}",
+        "has": ", ".join(found) or ("AVX2" if "avx2" in flags else "neither AVX2 nor AVX-512"),
+    }
+
+
+def heading(report):
+    """The processor, and which of its instructions were used."""
+    machine = report["machine"]
+    used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
+    return f"{machine['cpu']} ({used})"
+
+
+def file_name(report):
+    machine = report["machine"]
+    used = machine["has"] if report["instructions"] == "native" else report["instructions"]
+    words = f"{machine['cpu']} {machine['family']} {used}"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") + ".json"
+
+
+def reports(folder=RESULTS):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def table(found):
+    """Markdown: a row for each system, and for each report its speeds with their ratios to fairseq, and its memory."""
+    if not found:
+        return "(nothing measured yet)"
+    top, below = ["| |"], ["|---|"]
+    names = []
+    for report in found:
+        busy = "" if report["quiet"] else ", **busy**"
+        if report["words"] != 100:
+            busy += f", {report['words']} words"
+        top.append(f" {heading(report)}{busy}: {report['documents']} at once | 1 at a time | peak GB |")
+        below.append("---|---|---|")
+        names += [name for name in report["documents per second"]["together"] if name not in names]
+    rows = []
+    for name in names:
+        cells = [f"| {name} |"]
+        for report in found:
+            for speed in report["documents per second"].values():
+                cells.append(_with_ratio(speed, name) + " |")
+            memory = report["megabytes"].get(name)
+            cells.append(f" {memory['peak'] / 1000:.1f} |" if memory else " |")
+        rows.append("".join(cells))
+    return "\n".join(["".join(top), "".join(below), *rows])
+
+
+def _with_ratio(speed, name):
+    if name not in speed:
+        return ""
+    ratio = f" ({speed[name] / speed['fairseq']:.1f})" if "fairseq" in speed else ""
+    return f" {speed[name]:.2f}{ratio}"
+
+
+def write(new_table, page):
+    """Put the table into a page, in the place of the one that is there."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{page} has no place for the table: {BEGIN.strip()} … {END.strip()}")
+    page.write_text(before + BEGIN + new_table + END + after)

@@ -1,0 +1,87 @@
+"""The benchmark of decoding measures fairseq as fairseq-generate runs it, and the docs say what was measured."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield __import__("bench_generate")
+    for name in ("bench_generate", "bench_focus_attention", "bench_training_step"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def generate_table(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return __import__("generate_table")
+
+
+@pytest.mark.parametrize("as_commanded", [True, False])
+def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, bench, monkeypatch):
+    """It was a batched product once, because the benchmark had switched the gradients of the parameters off."""
+    if not as_commanded:
+        build = bench.build
+        monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))
+    args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=2)
+    dictionary = bench.numbered_dictionary(args.vocabulary)
+    run = bench.made("fairseq", args, dictionary)
+    source = bench.documents(args, dictionary)[:, -20:]
+    assert [len(words) for words in run(source)] == [4, 4]
+    profiled = bench.operations(run, source, args.vocabulary)
+    if as_commanded:
+        bench.check_as_commanded(profiled)
+        assert profiled["product with the vocabulary"]["inputs"] == "[[6, 512], [512, 600]]"
+    else:
+        with pytest.raises(RuntimeError, match="aten::bmm"):
+            bench.check_as_commanded(profiled)
+
+
+def test_all_systems_of_an_architecture_have_the_same_weights(bench):
+    args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=1)
+    dictionary = bench.numbered_dictionary(args.vocabulary)
+    source = bench.documents(args, dictionary)[:, -20:]
+    assert torch.equal(source, bench.documents(args, dictionary)[:, -20:])
+    runs = [bench.made(system, args, dictionary) for system in ("fairseq", "etads_basic fp32")]
+    assert runs[0](source) == runs[1](source)
+
+
+def report(used, **speeds):
+    return {
+        "machine": {"cpu": "A CPU", "family": "25, model 17", "has": "AVX-512, VNNI"},
+        "instructions": used,
+        "quiet": used == "native",
+        "documents": 8,
+        "words": 100 if used == "native" else 10,
+        "documents per second": {"together": speeds, "one at a time": {"fairseq": 0.5}},
+        "megabytes": {"fairseq": {"before": 1, "peak": 1234}},
+    }
+
+
+def test_the_table_has_a_row_for_each_system_and_names_the_processor(generate_table):
+    reports = [report("native", fairseq=0.25, mine=1.0), report("avx2", fairseq=0.2, other=0.1)]
+    assert generate_table.table(reports).splitlines() == [
+        "| | A CPU (AVX-512, VNNI): 8 at once | 1 at a time | peak GB |"
+        " A CPU (AVX2 only), **busy**, 10 words: 8 at once | 1 at a time | peak GB |",
+        "|---|---|---|---|---|---|---|",
+        "| fairseq | 0.25 (1.0) | 0.50 (1.0) | 1.2 | 0.20 (1.0) | 0.50 (1.0) | 1.2 |",
+        "| mine | 1.00 (4.0) | | | | | |",
+        "| other | | | | 0.10 (0.5) | | |",
+    ]
+    names = [generate_table.file_name(report(used)) for used in ("native", "avx2")]
+    assert names == ["a-cpu-25-model-17-avx-512-vnni.json", "a-cpu-25-model-17-avx2.json"]
+
+
+def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
+    page = ROOT / "docs" / "decoding.md"
+    copy = tmp_path / "decoding.md"
+    copy.write_text(page.read_text())
+    generate_table.write(generate_table.table(generate_table.reports()), copy)
+    assert copy.read_text() == page.read_text(), "run benchmarks/bench_generate.py --table --docs docs/decoding.md"
