@@ -4,17 +4,27 @@ The recipes run as they are, with few steps and narrow models by their own optio
 must be seen to have done something. A new recipe or row is a line in RECIPES.
 """
 
-import json
 import re
 
 import pytest
+from recipe_checks import (
+    aggregation,
+    bart,
+    bottom_up,
+    continuation,
+    debian_transformer,
+    encoder_sharing,
+    etads,
+    on_duc,
+    recurrent,
+    see,
+)
 from recipes import (
     RECIPES,
     RECURRENT,
     STEPS,
     TRANSFORMER,
     Recipe,
-    Run,
     Workshop,
     check_any_row,
     cnndm,
@@ -24,207 +34,6 @@ from recipes import (
     gigaword_of_row,
     sumpubmed,
 )
-
-
-def etads(focus=(), saliency=(), encoder=4, decoder=4):
-    """Which layers, counted from 1, have the mechanisms; and the output's bias, the steps of Noam, the search."""
-
-    def check(run):
-        assert (run.layers("focal."), run.layers("gate_q_proj")) == (set(focus), set(saliency))
-        assert run.layers("encoder.layers") == set(range(1, encoder + 1))
-        assert run.layers("decoder.layers") == set(range(1, decoder + 1))
-        words, bias = run.parameters["encoder.embed_tokens.weight"], run.parameters["decoder.output_projection.bias"]
-        assert len(words) == len(bias) == run.dictionary("source").known_words == 40
-        assert bias.abs().max() > 0, "it was not trained"
-        rates = run.figures("lr")  # Noam, where a short training warms up for a tenth of its steps
-        warmup = (STEPS + 9) // 10
-        assert (max(rates), rates[-1]) == pytest.approx((4.94e-4, 4.94e-4 * (warmup / STEPS) ** 0.5), rel=1e-3)
-        assert run.option("clip_norm", "optimization") == 2 and run.option("max_tokens", "dataset") == 4096
-        assert all(35 <= len(words) <= 100 for words in run.tokens())
-        decoding = {"beam": "10", "lenpen": "0.9", "coverage_penalty": "1.0", "length_penalty_type": "'wu'"}
-        assert {name: run.decoding(name) for name in decoding} == decoding
-
-    return check
-
-
-def aggregation(kind, history=0, encoder=4, decoder=4):
-    """Kind, layers looked back at; and the pointer, the search."""
-
-    def check(run):
-        assert run.layers("encoder.layers") == set(range(1, encoder + 1))
-        assert run.layers("decoder.layers") == set(range(1, decoder + 1))
-        assert str(run.option("aggregation")) == kind
-        assert kind == "none" or run.option("aggregation_layers") == history
-        weights = {key: value for key, value in run.parameters.items() if "encoder.aggregation" in key}
-        attentions = [value for key, value in weights.items() if key.endswith("q_proj.weight")]
-        assert len(attentions) == {"none": 0, "add": 0, "proj": 1, "attn": history}[kind]
-        widths = [value.shape[1] for value in weights.values() if value.dim() == 2]
-        assert (max(widths) == 16 * history) if kind == "proj" else all(width == 16 for width in widths)
-        assert min(run.figures("copied")) > 0 and run.copied_unknown_words() > 0
-        assert run.repeated(3) == 0 and all(50 <= len(words) <= 120 for words in run.tokens())
-        assert " --lr 1e-4 --lr-scheduler reduce_lr_on_plateau " in (run.folder / "finished.txt").read_text()
-
-    return check
-
-
-def encoder_sharing(shared, gate):
-    def check(run):
-        assert ("decoder.layers.0.fc1.weight" not in run.parameters) == shared, "a checkpoint stores them once"
-        assert any(key.startswith("encoder.gate.") for key in run.parameters) == gate
-        assert run.parameters["decoder.output_projection.bias"].abs().max() > 0
-        assert [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")] == [16, 8]
-        assert not any("<unk>" in words for words in run.tokens()), "an unknown word was not replaced"
-        assert run.decoding("replace_unk") == "True" or run.decoding("replace_unknown") == "True"
-        assert all(len(words) <= 30 for words in run.tokens("duc.txt"))
-        report = (run.folder / "duc.json").read_text(encoding="utf-8")
-        assert "refs:4" in report and "bytes:75" in report
-
-    return check
-
-
-def debian_transformer(focus=False, saliency=False, pointer=False, aggregation=False, shared=False, gate=False):
-    def check(run):
-        assert bool(run.layers("focal.")) == focus and bool(run.layers("gate_q_proj")) == saliency
-        has = {name: any(key.startswith(name) for key in run.parameters) for name in MEMORY}
-        assert has == dict(zip(MEMORY, (pointer, aggregation, gate)))
-        assert ("decoder.layers.0.fc1.weight" not in run.parameters) == shared
-        for mechanism, figure in ((pointer, "p_gen"), (saliency, "gate"), (focus, "focus_scope")):
-            assert not mechanism or min(run.figures(figure)) > 0
-
-    return check
-
-
-def continuation(has_it):
-    """Whether the copy attention has features of continuation."""
-
-    def check(run):
-        debian_transformer(focus=True, saliency=True, pointer=True)(run)
-        assert any("pointer.continuation" in key for key in run.parameters) == has_it
-
-    return check
-
-
-MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
-
-
-def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="none", coverage=False, words=None):
-    """The mechanisms of a model of the recurrent family; ``words`` known of documents and summaries."""
-
-    def check(run):
-        assert run.option("large_vocabulary_trick") == trick
-        assert run.option("temporal_attention") is temporal
-        assert any("sentence" in key for key in run.parameters) == sentences
-        found = {key.split(".")[2] for key in run.parameters if key.startswith("encoder.factors.")}
-        assert found == set(factors)
-        assert any("coverage" in key for key in run.parameters) == coverage
-        assert str(run.option("pointer")) == pointer
-        if sentences:
-            documents = (run.prepared / "tokens/train.source").read_text(encoding="utf-8").splitlines()
-            assert any("<q>" in document.split() for document in documents), "documents of one sentence"
-        if pointer != "none":
-            assert max(run.figures("copied")) > 0, "no word of a summary could be copied"
-        if coverage:
-            losses = run.figures("coverage_loss")
-            assert all(0 < loss < 100 for loss in losses)
-            if run.option("coverage_loss_start", "criterion") == 0:
-                assert losses[-1] <= losses[0]
-        if words:
-            tables = [len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
-            # the specials and the mark of sentences come on top, and fairseq fills up to a multiple of 8
-            assert all(asked + 4 <= rows <= asked + 12 for asked, rows in zip(words, tables)), tables
-
-    return check
-
-
-def see(coverage):
-    """See et al.'s decoder, lengths that grow, and coverage that is added to a model trained without it."""
-
-    def check(run):
-        recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
-        assert str(run.option("rnn_cell")) == "lstm" and str(run.option("attention_query")) == "after"
-        assert all(f"--truncate-{side} {n} " in finished(run.folder) for side, n in (("source", 60), ("target", 30)))
-        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
-        log, sums = (run.folder / "train.log").read_text(encoding="utf-8"), run.sums_of_squares()
-        if coverage:
-            assert "new, because the checkpoint does not have them: decoder.coverage_weight" in log
-            return
-        first = run.folder / "stages" / "1"
-        assert "--truncate-source 50 --truncate-target 8" in finished(first)
-        assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the first stage"
-        before = Run(first, run.prepared, "", "").sums_of_squares()
-        assert all((now >= then).all() for now, then in zip(sums, before)) and min(x.min() for x in sums) >= 0.1 - 1e-6
-
-    return check
-
-
-def finished(folder):
-    return (folder / "finished.txt").read_text(encoding="utf-8")
-
-
-def on_duc(check_row):
-    """A row that is scored on DUC-2004, too: exactly 30 words, four references at 75 bytes."""
-
-    def check(run):
-        check_row(run)
-        assert all(len(words) == 30 for words in run.tokens("duc.txt"))
-        report = (run.folder / "duc.json").read_text(encoding="utf-8")
-        assert "refs:4" in report and "bytes:75" in report
-
-    return check
-
-
-def bart(mechanisms, pointer=False):
-    """Begun with BART's weights, and its own words; the mechanisms in all layers; the optimiser, the search."""
-
-    def check(run):
-        layers = {1, 2} if mechanisms else set()
-        assert run.layers("focal.") == run.layers("gate_q_proj") == layers
-        assert any("pointer" in key for key in run.parameters) == pointer
-        assert not pointer or min(run.figures("p_gen")) > 0.9
-        log = (run.folder / "train.log").read_text(encoding="utf-8")
-        assert "embed_tokens.weight: the rows of the 272 known words of 273" in log
-        assert ("(100.0%)" in log) == (not mechanisms)
-        assert "another shape" not in log and "in the checkpoint, but" not in log
-        if mechanisms:
-            assert max(run.parameters[key].abs().max() for key in run.parameters if "strength" in key) > 0
-        assert len(run.parameters["encoder.embed_positions.weight"]) == 1026
-        assert run.option("update_freq", "optimization") == [4] and run.option("clip_norm", "optimization") == 0.1
-        assert run.option("lr", "optimization") == [3e-5] and run.option("warmup_updates", "lr_scheduler") == 1
-        assert all(55 <= len(pieces) <= 140 for pieces in run.tokens())
-        words = {piece for pieces in run.tokens() for piece in pieces if not piece.isdigit()}
-        assert all(re.fullmatch("madeupword000.|<unk>", word) for word in words), (
-            words
-        )  # which a random model also writes
-        assert run.repeated(3) == 0
-        decoding = {"beam": "4", "lenpen": "2.0", "no_repeat_ngram_size": "3"}
-        assert {name: run.decoding(name) for name in decoding} == decoding
-
-    return check
-
-
-def bottom_up(selects):
-    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger chose."""
-
-    def check(run):
-        recurrent(pointer="soft", words=(36, 36))(run)
-        decoding = {"beam": "10", "lenpen": "0.9", "coverage_penalty": "5.0", "length_penalty_type": "'wu'"}
-        decoding |= {"min_sentences": "3", "stepwise_coverage_penalty": "True", "selection_factor": "2.0"}
-        assert {name: run.decoding(name) for name in decoding} == decoding
-        assert (run.decoding("selection") != "None") == selects
-        if not selects:
-            return
-        report = json.loads((run.folder.parent / "tagger-1/report.json").read_text(encoding="utf-8"))
-        assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
-        _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
-        documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
-        tail = set(run.dictionary("target").symbols[run.dictionary("target").known_words :])
-        for line, document, summary in zip(lines, documents, run.tokens()):
-            values = [float(value) for value in line.split("\t")[1].split()]
-            chosen = {word for word, value in zip(document.split(), values) if value > 0.15 or max(values) <= 0.15}
-            assert tail.intersection(summary) <= chosen
-
-    return check
-
 
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
