@@ -1,0 +1,193 @@
+"""Several processes on CPUs: what fairseq's training, validation and generation lack for them.
+
+fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
+``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
+torch, which refuses them. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import the
+plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train does
+so afterwards, and is not mended.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import re
+import socket
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+
+import torch
+from fairseq import utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
+from torch.nn.parallel import DistributedDataParallel
+
+logger = logging.getLogger(__name__)
+
+_CONNECTION_LOST = re.compile(r"Connection (closed|reset|refused)|Connection was likely closed|Broken pipe")
+_WHAT_NOW = "A training goes on from its last checkpoint, which is whole, when the same command is started again"
+
+
+class WorkerEndedError(RuntimeError):
+    """A process of several that work together has ended before its work was done."""
+
+
+class Launched(NamedTuple):
+    """How torchrun started this process: its number of all workers, how many these are, its number on this machine."""
+
+    rank: int
+    workers: int
+    local_rank: int
+
+    @classmethod
+    def from_environment(cls) -> Optional["Launched"]:
+        """None if torchrun, or another launcher that sets the same variables, did not start this process."""
+        if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
+            return None
+        rank = int(os.environ["RANK"])
+        return cls(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", rank)))
+
+
+def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
+
+    @functools.wraps(call_main)
+    def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        options, launched = cfg.distributed_training, Launched.from_environment()
+        if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
+            options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
+        if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
+            return call_main(cfg, main, **kwargs)
+        _set_up_cpu(options, launched)
+        if options.distributed_world_size > 1 and main.__module__ == "fairseq_cli.interactive":
+            raise ValueError(
+                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise all of its input; "
+                "give each a part of it, as scripts/generate.sh --shard I/N does"
+            )
+        if options.distributed_world_size == 1 or options.distributed_no_spawn:
+            with _lost_connection_in_words():
+                return call_main(cfg, main, **kwargs)
+        return _spawn(cfg, main, kwargs)
+
+    call.is_patched = True  # type: ignore[attr-defined]
+    return call
+
+
+def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
+    """Decide how the workers find each other on CPUs, which fairseq does for GPUs.
+
+    Args:
+        options: of ``cfg.distributed_training``; changed in place.
+
+    Raises:
+        ValueError: options do not go together, or not with CPUs.
+    """
+    if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
+        raise ValueError(
+            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq leaves it to fairscale, which asks for one in "
+            "every worker (0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
+        )
+    if options.distributed_init_method is None and launched is not None:
+        options.distributed_world_size = launched.workers
+        if launched.workers > 1:
+            options.distributed_init_method = "env://"
+            options.distributed_rank, options.device_id = launched.rank, launched.local_rank
+            options.distributed_no_spawn = True
+    if options.distributed_world_size == 1:
+        return
+    options.distributed_backend = "gloo"  # the only one that torch always has on CPUs
+    if options.distributed_init_method is not None:
+        return
+    if options.distributed_no_spawn:
+        raise ValueError(
+            "--distributed-no-spawn: this worker cannot find the others; give --distributed-init-method "
+            "tcp://HOST:PORT and --distributed-rank, or start the workers with torchrun"
+        )
+    options.distributed_init_method = f"tcp://localhost:{_free_port()}"
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return int(taken.getsockname()[1])
+
+
+def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
+    """Start the workers of this machine and wait for them.
+
+    These are --distributed-num-procs, if that is more than 1 (several machines), and else all --distributed-world-size.
+    The first has number --distributed-rank.
+
+    Raises:
+        ValueError: there would be more workers than --distributed-world-size.
+        WorkerEndedError: a worker was killed; the others have been ended.
+    """
+    options = cfg.distributed_training
+    workers, first = options.distributed_world_size, options.distributed_rank
+    here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
+    if first + here > workers:
+        raise ValueError(
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; say by "
+            "--distributed-num-procs how many this machine is to start, or start each with --distributed-no-spawn"
+        )
+    options.distributed_rank = None  # each worker adds its number to start_rank
+    # torch would let each worker have a thread on every processor
+    threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
+    logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
+    try:
+        torch.multiprocessing.spawn(
+            distributed_utils.distributed_main, args=(main, cfg, {**kwargs, "start_rank": first}), nprocs=here
+        )
+    except torch.multiprocessing.ProcessExitedException as error:
+        how = error.signal_name or f"exit status {error.exit_code}"
+        raise WorkerEndedError(
+            f"worker {first + error.error_index} of {workers} (numbers from 0) was ended from outside ({how}; out of "
+            f"memory?), and so the others were ended. {_WHAT_NOW}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _lost_connection_in_words() -> Iterator[None]:
+    """Raise WorkerEndedError instead of gloo's error when another worker has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _CONNECTION_LOST.search(str(error)):
+            raise
+        reason = str(error).splitlines()[0]
+        raise WorkerEndedError(
+            f"another worker has ended, so that this one cannot go on ({reason}). {_WHAT_NOW}"
+        ) from None
+
+
+class _AnyDevice(DistributedDataParallel):
+    """torch's, without the device numbers that fairseq always gives, if the model is not on a GPU."""
+
+    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
+        if next(module.parameters()).device.type == "cpu":
+            device_ids = output_device = None
+        super().__init__(module, device_ids=device_ids, output_device=output_device, **options)
+
+
+def _gathered_anywhere(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``all_gather_list``, which needs a GPU's memory; fairseq-validate and some criterions call it."""
+
+    @functools.wraps(all_gather_list)
+    def gather(data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
+        group = distributed_utils.get_global_group() if group is None else group
+        if torch.cuda.is_available() and torch.distributed.get_backend(group) != "gloo":
+            gathered: List[Any] = all_gather_list(data, group, max_size)
+            return gathered
+        gathered = [None] * distributed_utils.get_world_size(group)
+        torch.distributed.all_gather_object(gathered, utils.move_to_cpu(data), group=group)
+        return gathered
+
+    gather.is_patched = True  # type: ignore[attr-defined]
+    return gather
+
+
+def install() -> None:
+    """Patch fairseq so that several processes work on CPUs. May be called again."""
+    if not hasattr(distributed_utils.call_main, "is_patched"):
+        distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
+        distributed_utils.all_gather_list = _gathered_anywhere(distributed_utils.all_gather_list)
+    distributed_fairseq_model.DistributedDataParallel = _AnyDevice
