@@ -1,10 +1,12 @@
-"""Several processes on CPUs: what fairseq's training, validation and generation lack for them.
+"""Several processes: what fairseq's training, validation and generation lack for them, on CPUs above all.
 
 fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
 ``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
 torch, which refuses them. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import the
 plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train does
 so afterwards, and is not mended.
+
+fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, and does not read them.
 """
 
 import contextlib
@@ -13,11 +15,15 @@ import logging
 import os
 import re
 import socket
+import sys
+from argparse import Namespace
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 
 import torch
 from fairseq import utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
+from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
 from torch.nn.parallel import DistributedDataParallel
 
@@ -53,12 +59,17 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call_main)
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         options, launched = cfg.distributed_training, Launched.from_environment()
+        command = main.__module__.rpartition(".")[2]
+        if command != "eval_lm" and cfg.dataset.num_shards > 1:
+            raise ValueError(
+                f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} does not divide its work by this"
+            )
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         _set_up_cpu(options, launched)
-        if options.distributed_world_size > 1 and main.__module__ == "fairseq_cli.interactive":
+        if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
                 f"{options.distributed_world_size} workers: each fairseq-interactive would summarise all of its input; "
                 "give each a part of it, as scripts/generate.sh --shard I/N does"
@@ -185,9 +196,58 @@ def _gathered_anywhere(all_gather_list: Callable[..., Any]) -> Callable[..., Any
     return gather
 
 
+class _Timer(StopwatchMeter):
+    """fairseq's, which fairseq-generate starts at each batch."""
+
+    has_run = False
+
+    def start(self) -> None:
+        _Timer.has_run = True
+        super().start()
+
+
+def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the ``main`` of fairseq-generate so that each of several processes summarises every n-th batch.
+
+    The number of processes and of this one come from --num-shards and --shard-id, else from --distributed-world-size
+    and --distributed-rank, which fairseq reads, else from torchrun. With --results-path each has a folder there, such
+    as "2-of-4".
+    """
+
+    @functools.wraps(main)
+    def generate(cfg: Any) -> Any:
+        cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
+        options, launched = cfg.distributed_training, Launched.from_environment()
+        shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
+        if not 0 <= shard < shards:
+            raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")
+        if shards > 1:
+            options.distributed_world_size, options.distributed_rank = shards, shard
+        elif launched is not None and options.distributed_world_size == 1:
+            options.distributed_world_size, options.distributed_rank = launched.workers, launched.rank
+            if torch.cuda.is_available() and not cfg.common.cpu:
+                torch.cuda.set_device(launched.local_rank % torch.cuda.device_count())
+        share = f"{options.distributed_rank + 1}-of-{options.distributed_world_size}"
+        if options.distributed_world_size > 1 and cfg.common_eval.results_path is not None:
+            cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
+        try:
+            return main(cfg)
+        except ZeroDivisionError:  # by the seconds that it took, and by the number of words
+            if options.distributed_world_size == 1 or _Timer.has_run:
+                raise
+            return logger.info("Translated 0 sentences: there are fewer batches than processes")
+
+    generate.is_patched = True  # type: ignore[attr-defined]
+    return generate
+
+
 def install() -> None:
-    """Patch fairseq so that several processes work on CPUs. May be called again."""
+    """Patch fairseq so that several processes work. May be called again."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_anywhere(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
+    command: Any = sys.modules.get("fairseq_cli.generate")  # imported before the plugin, by fairseq-generate alone
+    if command is not None and not hasattr(command.main, "is_patched"):
+        command.main = _in_shards(command.main)
+        command.StopwatchMeter = _Timer
