@@ -5,7 +5,7 @@ import shutil
 import corpora
 import hypothesis.strategies as st
 import pytest
-from etads_preprocess import summary_shards
+from etads_preprocess import subwords, summary_shards
 from etads_preprocess.prepare import prepare
 from etads_preprocess.settings import Settings
 from etads_preprocess.shards import Shard
@@ -105,3 +105,19 @@ def test_a_log_that_lacks_a_summary_makes_no_share(tmp_path):
     summary_shards.write_share(path, log, {"documents": 3}, [0, 2])
     head, *found = summary_shards.read_share(path)
     assert head == {"documents": 3} and found == [(0, "one"), (2, "two")]
+
+
+def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch, capsys):
+    """It would keep all of it in memory, in twenty times its size."""
+    texts = [tmp_path / name for name in ("a", "b")]
+    for path, word in zip(texts, ("walking", "jumper")):
+        path.write_text("".join(f"{word}{n % 7} ends number {n}\n" for n in range(101)))
+    whole = "".join(path.read_text() for path in texts).splitlines(keepends=True)
+    (tmp_path / "third").write_text("".join(whole[::3]))
+    subwords.learn_sentencepiece([tmp_path / "third"], 40, tmp_path / "expected.model")
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(subwords, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
+    subwords.learn_sentencepiece(texts, 40, tmp_path / "found.model")
+    assert "one of 3 lines" in capsys.readouterr().err
+    found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
+    assert found == expected and "walking" in found
