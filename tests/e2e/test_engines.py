@@ -50,9 +50,19 @@ def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
         records = [{"id": n, "article": texts[n]} for n in range(part, 48, 4)]
         (tmp_path / "in" / f"{part}.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
     variables = {"PYTHONPATH": str(tmp_path), "KILLED": str(tmp_path / "killed"), "RAY_USAGE_STATS_ENABLED": "0"}
-    command = ["python", "run.py", str(EXAMPLES / "summarize_with_ray.py"), "debian", "in", "out", "--batch-size", "4"]
+    command = [
+        "python",
+        "run.py",
+        str(EXAMPLES / "summarize_with_ray.py"),
+        "debian",
+        "in",
+        "out",
+        "--column",
+        "article",
+    ]
+    command += ["--batch-size", "4", "--workers", "2", "--cpus", "0.5"]
     result = subprocess.run(
-        [*command, "--column", "article", "--workers", "2", "--cpus", "0.5"], timeout=300, cwd=tmp_path, env={**environment(anew=True), **variables},
+        command, cwd=tmp_path, env={**environment(anew=True), **variables}, timeout=600,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout[-4000:]
