@@ -109,3 +109,8 @@ def test_commands_exist_and_have_the_options(text, commands, scripts):
             assert given <= commands[name], command
         else:
             assert name in ("cd", "echo", "source") or shutil.which(name), command
+
+
+OF_OTHERS |= {"--nproc_per_node", "--no-python", "--nnodes", "--rdzv_endpoint"}  # torchrun's
+OF_OTHERS |= {"--ddp-backend", "--heartbeat-timeout", "--num-shards", "--shard-id", "--results-path"}  # fairseq's
+OF_OTHERS |= {f"--distributed-{n}" for n in ("backend", "init-method", "num-procs", "rank", "world-size")}
