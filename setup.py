@@ -94,6 +94,9 @@ setup(
         # anyio alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI,
         # Gradio, Streamlit), and neither library asks the network for anything.
         "demo": ["starlette>=0.40", "uvicorn>=0.30"],
+        # examples/summarize_with_ray.py: the model in an engine that distributes data and starts lost workers again.
+        # Ray is 70 MB, its part for data brings pandas and pyarrow, and nothing else needs them.
+        "ray": ["ray[data]>=2.9"],
         "docs": DOCS,
         "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code, which the tests should notice
         # xdist: a process for each core; hypothesis: properties of readers and scores

@@ -1,8 +1,9 @@
 """What ``--user-dir`` loads: registers everything with fairseq, and makes checkpoints load safely."""
 
-from . import compat
+from . import compat, distributed
 
 compat.install()
+distributed.install()
 
 from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
 from .models import rnn, selector, transformer  # noqa: E402
@@ -11,6 +12,7 @@ from .text import tokenizer  # noqa: E402
 __all__ = [
     "compat",
     "criterions",
+    "distributed",
     "optim",
     "rnn",
     "selection_criterion",

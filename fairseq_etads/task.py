@@ -156,6 +156,8 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; samples are logged."""
         self.check_unchanged()
+        if not sample:  # what fairseq-validate gives a worker for which no batch is left
+            return torch.zeros(()), 0, {}
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
         if self._summaries is not None:
             logging_output.update(self._summaries.score(sample, model))

@@ -3,8 +3,9 @@
 import contextlib
 import io
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from tqdm import tqdm
 
@@ -75,8 +76,8 @@ def _encode_lines(lines: List[str]) -> List[str]:
     return [_encode(line) for line in lines]
 
 
-def encode_file(source: Path, destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode a file line by line; the result does not depend on the number of processes.
+def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
+    """Encode lines one by one; the result does not depend on the number of processes.
 
     Args:
         destination: SPLIT.source or SPLIT.target. out: holds the subword model.
@@ -86,7 +87,7 @@ def encode_file(source: Path, destination: Path, settings: Settings, out: Path, 
     with atomic_writer(destination) as file:
         shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
         start = (settings, out, stage, side)
-        for encoded in ordered_map(_encode_lines, read_lines(source), jobs, _start_worker, start, TOKENIZER_MODULES):
+        for encoded in ordered_map(_encode_lines, lines, jobs, _start_worker, start, TOKENIZER_MODULES):
             file.write(encoded + "\n")
             shown.update()
         shown.close()
@@ -101,29 +102,33 @@ def encode_all(
     stage: str,
     jobs: int,
     made: Checksums,
+    read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``out``.
+    """Encode the files of ``sources`` that are missing in the folder ``destination`` of ``made``'s folder.
 
     Args:
-        made: lists the new files.
+        out: holds the subword model. made: lists the new files. read: the lines of a file that are to be encoded.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
-        path = out / destination / name
+        path = made.folder / destination / name
         if not path.exists():
             with made.making(f"{destination}/{name}"):
-                encode_file(sources / name, path, settings, out, stage, jobs)
+                encode_file(read(sources / name), path, settings, out, stage, jobs)
         else:
             made.add_unlisted(f"{destination}/{name}")
 
 
 def lengths(path: Path) -> Dict[str, Any]:
     """Numbers of tokens in a file's lines: mean, greatest, and how many lines are longer than what the papers read."""
-    counts = [line.count(" ") + 1 if line else 0 for line in read_lines(path)]
-    longer = {str(limit): sum(count > limit for count in counts) for limit in (100, 400, 500, 800)}
+    counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
+    lines = sum(counts.values())
     return {
-        "lines": len(counts),
-        "mean tokens": round(sum(counts) / max(len(counts), 1), 2),
+        "lines": lines,
+        "mean tokens": round(sum(length * count for length, count in counts.items()) / max(lines, 1), 2),
         "max tokens": max(counts, default=0),
-        "empty": counts.count(0),
-        "longer than": longer,
+        "empty": counts[0],
+        "longer than": {
+            str(limit): sum(count for length, count in counts.items() if length > limit)
+            for limit in (100, 400, 500, 800)
+        },
     }

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator, TextIO, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, TextIO, Tuple
 
 from fairseq_etads.text.files import InputError
 
@@ -22,6 +22,16 @@ def atomic_writer(path: Path, errors: str = "strict") -> Iterator[TextIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_name(path.name + ".partial")
     with open(partial_path, "w", encoding="utf-8", errors=errors, newline="\n") as file:
+        yield file
+    os.replace(partial_path, path)
+
+
+@contextlib.contextmanager
+def atomic_binary_writer(path: Path) -> Iterator[BinaryIO]:
+    """A file of bytes that appears under its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_name(path.name + ".partial")
+    with open(partial_path, "wb") as file:
         yield file
     os.replace(partial_path, path)
 

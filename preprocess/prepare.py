@@ -23,8 +23,10 @@ from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, rea
 from .given import GivenFiles
 from .processes import run_apart
 from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
+from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import describe, vocabulary_report
+from .word_shards import join_words, shard_folder
 
 NOTHING_GIVEN = GivenFiles()
 DESCRIPTION = f"""\
@@ -129,6 +131,7 @@ def prepare(
     jobs: int,
     like: Optional[Path] = None,
     given: GivenFiles = NOTHING_GIVEN,
+    shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
     """Make in ``out`` what is missing; returns the options for new text (see :func:`inference_options`).
 
@@ -136,6 +139,7 @@ def prepare(
         like: a prepared directory whose settings, subword model and dictionaries are taken; ``text`` may then have only
             some of the splits.
         given: subwords and a dictionary that others have made.
+        shard: make nothing but this share of the words (see :mod:`etads_preprocess.word_shards`).
 
     Raises:
         InputError: the text, the options or an earlier output do not fit.
@@ -147,7 +151,7 @@ def prepare(
     settings.check()
     if not like:
         given.check(settings)
-    made = check_made(out)
+    made = check_made(shard_folder(out, shard) if shard else out)
     record = {"settings": settings.record(), "text": _check_text(text, splits, made)}
     if like:
         record["like"] = _checksums_of(like, settings)
@@ -158,8 +162,12 @@ def prepare(
         tags = tag_files(text, split, settings)
         made.watch(*tags.values())
         record["text"].update({path.name: checksum(path) for path in tags.values()})
-    _claim_output(out, record, made)
+    _claim_output(made.folder, record, made)
     words = "tokens" if settings.tokens == "word" else "words"
+    if shard:
+        encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
+        return inference_options(settings.record(), out)
+    join_words(out, record, words, splits, made)
     encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):
@@ -270,6 +278,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--like", metavar="PREPARED", type=Path,
         help="take all options above, subwords and dictionaries from a directory that was prepared before; TEXT may "
         "then have only some splits (a test set for a trained model)")  # fmt: skip
+    add("--shard", metavar="I/N",
+        help="make only the I-th of N shares of the words (2/4: the second of four), in OUT/shards. Several processes "
+        "or machines that see OUT divide the text so; the same command without --shard then joins the shares and goes "
+        "on")  # fmt: skip
     add_jobs(parser)
     return parser
 
@@ -277,7 +289,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
     """The settings that the options say; raises InputError if others are given beside --like."""
     given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
-    others = sorted(set(given) - {"text", "out", "like", "jobs"})
+    others = sorted(set(given) - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: takes its options from there; leave out --{others[0].replace('_', '-')}")
     is_gpt2 = args.tokens == "gpt2"  # which has capitals, and no piece for marks
@@ -304,7 +316,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = parser.parse_args(argv)
     with errors_in_one_line("etads-prepare"):
         given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
-        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like, given)
+        shard = None if args.shard is None else Shard.parse(args.shard)
+        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
+        if shard:
+            print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
+            return
         report = read_json(args.out / "report.json", "delete it to have it made again")
         for name, about in report["lengths"].items():
             longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"

@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Dict, Iterator, List
 
 from fairseq_etads.text.files import InputError, read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
@@ -15,6 +15,10 @@ from .files import atomic_writer
 
 WHOLE = (SENTENCE_MARK, "<unk>")
 """Words that BPE never splits."""
+
+
+SENTENCEPIECE_BYTES = 1 << 28
+"""SentencePiece keeps all text that it learns from, in twenty times its size. Of more than this, it gets a part."""
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
@@ -47,6 +51,8 @@ def _whole_merges() -> Iterator[str]:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces on the files together, and write ``model`` and, beside it, a ``.vocab`` file for people.
 
+    Of texts of more than SENTENCEPIECE_BYTES, every n-th line is learnt from, so that memory does not grow with them.
+
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
 
@@ -55,10 +61,16 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """
     import sentencepiece
 
+    every = -(-sum(path.stat().st_size for path in text) // SENTENCEPIECE_BYTES)  # rounded up
+    read: Dict[str, Any] = {"input": [str(path) for path in text]}
+    if every > 1:
+        lines = itertools.chain.from_iterable(read_lines(path) for path in text)
+        read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
+        print(f"SentencePiece learns from one of {every} lines of the training text", file=sys.stderr)
     learnt = io.BytesIO()  # SentencePiece itself does not notice when the disk is full
     try:
         sentencepiece.SentencePieceTrainer.train(
-            input=[str(path) for path in text],
+            **read,
             model_writer=learnt,
             vocab_size=size,
             model_type=kind,

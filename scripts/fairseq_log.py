@@ -36,6 +36,7 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
+SAID_PLAINLY += ("WorkerEndedError",)
 """Errors whose message says all; of others the name is shown as well."""
 
 

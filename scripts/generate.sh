@@ -21,6 +21,7 @@
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
 #   --max-tokens N   source tokens in a batch (default: 8000)
+#   --shard I/N      summarise only the I-th of N shares, and join all of them if they are there; see below
 #   --cpu            do not use a GPU
 #
 # The summaries are detokenised words. FILE.log holds all that fairseq printed, scores and tokens included. Of JSON lines,
@@ -29,10 +30,17 @@
 #
 #   scripts/generate.sh --run runs/mine --input articles/ --output summaries.jsonl
 #   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt
+#
+# Several processes or machines, each started with another --shard (1/4, 2/4, ...) and otherwise the same options, divide the
+# documents among themselves. Each writes its share into FILE.shards/, which all of them must see. Whoever finds all shares
+# there writes FILE, in the order of the documents; FILE.shards can then be deleted. A share that is there is not made again,
+# so an interrupted job is started again as it was. Under torchrun every process takes its share:
+#
+#   torchrun --nproc_per_node 4 --no-python scripts/generate.sh --run runs/mine --output summaries.txt
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -51,6 +59,7 @@ while [ $# -gt 0 ]; do
         --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
         --length-penalty-type | --coverage-penalty | --no-repeat-ngram-size | --infer-dtype)
             need_value "$@"; more+=("$1" "$2"); shift 2 ;;
+        --shard) need_value "$@"; shard=$2; shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;
@@ -72,17 +81,31 @@ checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"
+if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
+    shard=$((RANK + 1))/$WORLD_SIZE  # torchrun
+    devices=${CUDA_VISIBLE_DEVICES:-$(seq -s , 0 "${LOCAL_RANK:-0}")}
+    CUDA_VISIBLE_DEVICES=$(echo "$devices" | cut -d , -f $((${LOCAL_RANK:-0} + 1)))
+    export CUDA_VISIBLE_DEVICES
+fi
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would join the processes, too
+if [ -n "$shard" ]; then
+    [[ $shard =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] && [ "${shard%/*}" -le "${shard#*/}" ] ||
+        die "--shard $shard: choose I/N with I from 1 to N, such as 2/4, the second of four"
+    [ "$output" != - ] || die "--output -: shares need a file; name one"
+    case " ${inputs[*]-} " in *" --input - "*) die "--input -: every share would read all of it; name a file" ;; esac
+fi
 use_environment
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 log=$output.log
+[ -z "$shard" ] || log=$output.shards/${shard/\//-of-}.log
 if [ "$output" = - ]; then
     log=$(mktemp "${TMPDIR:-/tmp}/generate.XXXXXX")
 else
-    need_folder --output "$(dirname "$output")"
+    need_folder --output "$(dirname "$log")"
 fi
-: > "$log" || die "--output $output: cannot be written"
+touch "$log" || die "--output $output: cannot be written"
 common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
 options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
@@ -93,17 +116,59 @@ if [ ${#inputs[@]} -gt 0 ]; then
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.new_documents import main; main()' \
         "${inputs[@]}" ${reading[@]+"${reading[@]}"} --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
-    say "summarising $((wanted)) documents"
-    command=(fairseq-interactive "${common[@]}" "${inference[@]}" --input "$scratch/documents" --buffer-size 512)
+    say "summarising ${shard:+share $shard of }$((wanted)) documents"
+    command=(fairseq-interactive "${common[@]}" "${inference[@]}" --buffer-size 512)
+    input=(--input "$scratch/documents")
+    reads=("$scratch/documents")
 else
     wanted=$(wc -l < "$prepared/tokens/$subset.source")
-    say "summarising the $((wanted)) documents of $subset"
+    say "summarising ${shard:+share $shard of }the $((wanted)) documents of $subset"
     command=(fairseq-generate "${common[@]}" "${inference[@]}" --gen-subset "$subset")
+    input=()
+    reads=("$prepared/tokens/$subset.source")
     seq "$wanted" > "$scratch/names"
 fi
-run_fairseq "$log" --documents "$wanted" -- "${command[@]}" ${more[@]+"${more[@]}"} || exit 2
-# "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
-{ grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$scratch/summaries"
+
+# summarise WANTED [options]: run fairseq's command, which summarises about so many documents.
+summarise() {
+    local wanted=$1
+    shift
+    : > "$log" || die "--output $output: cannot be written"
+    run_fairseq "$log" --documents "$wanted" -- "${command[@]}" "$@" ${more[@]+"${more[@]}"} || exit 2
+}
+
+# share [options of preprocess/summary_shards.py]: print "done" if the share is there; join all in SCRATCH/summaries if they are.
+share() {
+    python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.summary_shards import main; main()' \
+        --shard "$shard" --output "$output" --documents "$wanted" --command "${command[*]} ${more[*]-}" \
+        --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --joined "$scratch/summaries" "$@" || exit 2
+}
+
+# summarise_share: unless that is done, this share alone; and exit, unless all shares are there.
+summarise_share() {
+    local number=${shard%/*} shards=${shard#*/} state
+    state=$(share) || exit 2
+    if [ "$state" = done ]; then
+        say "share $shard is there already: $(dirname "$log")"
+    elif [ ${#input[@]} -gt 0 ]; then
+        awk -v first="$number" -v step="$shards" 'NR % step == first % step' "$scratch/documents" > "$scratch/share"
+        : > "$log"
+        [ ! -s "$scratch/share" ] || summarise $((wanted / shards + 1)) --input "$scratch/share"
+        state=$(share --log "$log" --every) || exit 2
+    else
+        summarise $((wanted / shards + 1)) --num-shards "$shards" --shard-id $((number - 1))
+        state=$(share --log "$log") || exit 2
+    fi
+    [ -f "$scratch/summaries" ] || exit 0
+}
+
+if [ -n "$shard" ]; then
+    summarise_share
+else
+    summarise "$wanted" ${input[@]+"${input[@]}"}
+    # "D-7<tab>score<tab>words" is a hypothesis for document 7; documents come by length, and the best hypothesis first
+    { grep -aE '^D-[0-9]+' "$log" || true; } | sed 's/^D-//' | LC_ALL=C sort -s -n -t "$(printf '\t')" -k1,1 -u | cut -f3- > "$scratch/summaries"
+fi
 found=$(wc -l < "$scratch/summaries")
 where=""
 [ ${#inputs[@]} -gt 0 ] || where=" in $prepared/tokens/$subset.source"
@@ -120,12 +185,13 @@ for name, summary in zip(names, summaries):
     sys.stdout.buffer.write((json.dumps({"document": name, "summary": summary}, ensure_ascii=False) + "\n").encode())
 PYTHON
 }
+partial=$output${shard:+.${shard%/*}}.partial  # each share has its own: two may join all of them at once
 case $output in
     -) cat "$scratch/summaries"; rm -f "$log"; exit 0 ;;
-    *.jsonl) write_json_lines > "$output.partial" ;;
-    *) cp "$scratch/summaries" "$output.partial" ;;
+    *.jsonl) write_json_lines > "$partial" ;;
+    *) cp "$scratch/summaries" "$partial" ;;
 esac
-mv "$output.partial" "$output"
+mv "$partial" "$output"
 rm -f "$output.names"
 # names that say more than the number of the line
 if [[ $output != *.jsonl ]] && ! seq "$wanted" | cmp -s - "$scratch/names"; then

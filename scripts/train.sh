@@ -15,6 +15,7 @@
 #   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: 400, 100, as in ETADS)
 #   --max-tokens N      source tokens in a batch (default: 4096)
 #   --max-update N      steps (default: 200000)
+#   --processes N       train with N processes, each with batches of its own (default: one for each GPU, or one)
 #   --cpu               do not use a GPU
 #
 # The optimiser is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's peak at
@@ -48,6 +49,7 @@ while [ $# -gt 0 ]; do
         --truncate-source | --truncate-target) need_value "$@"; need_integer "$1" "$2"; task+=("$1" "$2"); shift 2 ;;
         --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
         --max-update) need_value "$@"; max_update=$2; shift 2 ;;
+        --processes) need_value "$@"; need_integer "$1" "$2"; more+=(--distributed-world-size "$2"); shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;

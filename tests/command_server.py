@@ -197,7 +197,10 @@ def _run(commands, argv, directory, environment) -> object:
         exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         return None
     module, _, function = commands[argv[0]].partition(":")
-    return getattr(import_module(module), function)()
+    command = import_module(module)
+    for patches in ("compat", "distributed"):  # --user-dir installs them when the command's module is there already
+        import_module(f"fairseq_etads.{patches}").install()
+    return getattr(command, function)()
 
 
 def _status(commands, *request) -> int:

@@ -26,13 +26,13 @@ def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
             targets.write(" ".join(document[:2]) + "\n")
 
 
-def by_two_workers(train, *arguments):
+def by_two_workers(train, *arguments, backend="legacy_ddp"):
     """What ``train(*arguments, *options)`` returns in each of two workers on the CPU, in the order of their ranks."""
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         port = taken.getsockname()[1]
     options = ["--distributed-world-size", "2", "--distributed-init-method", f"tcp://localhost:{port}"]
-    options += ["--distributed-no-spawn", "--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"]
+    options += ["--distributed-no-spawn", "--ddp-backend", backend]
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(train, *arguments, *options, "--distributed-rank", str(rank)) for rank in (0, 1)]
         return [run.result() for run in runs]

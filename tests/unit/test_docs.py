@@ -16,7 +16,10 @@ from fairseq_etads.options import SummarizationConfig
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
 """Where the paths in the pages may begin, besides the folders that the same line names."""
 OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--config-name", "--rm"}
-"""Options of commands that are neither the package's nor fairseq's: pip's, a benchmark's, Hydra's and Docker's."""
+OF_OTHERS |= {"--nproc_per_node", "--no-python", "--nnodes", "--rdzv_endpoint"}  # torchrun's
+OF_OTHERS |= {"--ddp-backend", "--heartbeat-timeout", "--num-shards", "--shard-id", "--results-path"}  # fairseq's
+OF_OTHERS |= {f"--distributed-{n}" for n in ("backend", "init-method", "num-procs", "rank", "world-size")}
+"""Options of pip, a benchmark, Hydra, Docker and torchrun, and those of fairseq that its parsers add elsewhere."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(

@@ -13,7 +13,7 @@ import fairseq_etads
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
     {"deferred"},
-    {"compat", "kernels", "focus", "text", "vocabulary"},
+    {"compat", "distributed", "kernels", "focus", "text", "vocabulary"},
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search"},

@@ -1,0 +1,253 @@
+"""Several processes: what fairseq's training, validation and generation lack for them, on CPUs above all.
+
+fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
+``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
+torch, which refuses them. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import the
+plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train does
+so afterwards, and is not mended.
+
+fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, and does not read them.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import re
+import socket
+import sys
+from argparse import Namespace
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+
+import torch
+from fairseq import utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging.meters import StopwatchMeter
+from fairseq.models import distributed_fairseq_model
+from torch.nn.parallel import DistributedDataParallel
+
+logger = logging.getLogger(__name__)
+
+_CONNECTION_LOST = re.compile(r"Connection (closed|reset|refused)|Connection was likely closed|Broken pipe")
+_WHAT_NOW = "A training goes on from its last checkpoint, which is whole, when the same command is started again"
+
+
+class WorkerEndedError(RuntimeError):
+    """A process of several that work together has ended before its work was done."""
+
+
+class Launched(NamedTuple):
+    """How torchrun started this process: its number of all workers, how many these are, its number on this machine."""
+
+    rank: int
+    workers: int
+    local_rank: int
+
+    @classmethod
+    def from_environment(cls) -> Optional["Launched"]:
+        """None if torchrun, or another launcher that sets the same variables, did not start this process."""
+        if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
+            return None
+        rank = int(os.environ["RANK"])
+        return cls(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", rank)))
+
+
+def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
+
+    @functools.wraps(call_main)
+    def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        options, launched = cfg.distributed_training, Launched.from_environment()
+        command = main.__module__.rpartition(".")[2]
+        if command != "eval_lm" and cfg.dataset.num_shards > 1:
+            raise ValueError(
+                f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} does not divide its work by this"
+            )
+        if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
+            options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
+        if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
+            return call_main(cfg, main, **kwargs)
+        _set_up_cpu(options, launched)
+        if options.distributed_world_size > 1 and command == "interactive":
+            raise ValueError(
+                f"{options.distributed_world_size} workers: each fairseq-interactive would summarise all of its input; "
+                "give each a part of it, as scripts/generate.sh --shard I/N does"
+            )
+        if options.distributed_world_size == 1 or options.distributed_no_spawn:
+            with _lost_connection_in_words():
+                return call_main(cfg, main, **kwargs)
+        return _spawn(cfg, main, kwargs)
+
+    call.is_patched = True  # type: ignore[attr-defined]
+    return call
+
+
+def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
+    """Decide how the workers find each other on CPUs, which fairseq does for GPUs.
+
+    Args:
+        options: of ``cfg.distributed_training``; changed in place.
+
+    Raises:
+        ValueError: options do not go together, or not with CPUs.
+    """
+    if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
+        raise ValueError(
+            f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq leaves it to fairscale, which asks for one in "
+            "every worker (0.4.13, its last release); choose pytorch_ddp or legacy_ddp"
+        )
+    if options.distributed_init_method is None and launched is not None:
+        options.distributed_world_size = launched.workers
+        if launched.workers > 1:
+            options.distributed_init_method = "env://"
+            options.distributed_rank, options.device_id = launched.rank, launched.local_rank
+            options.distributed_no_spawn = True
+    if options.distributed_world_size == 1:
+        return
+    options.distributed_backend = "gloo"  # the only one that torch always has on CPUs
+    if options.distributed_init_method is not None:
+        return
+    if options.distributed_no_spawn:
+        raise ValueError(
+            "--distributed-no-spawn: this worker cannot find the others; give --distributed-init-method "
+            "tcp://HOST:PORT and --distributed-rank, or start the workers with torchrun"
+        )
+    options.distributed_init_method = f"tcp://localhost:{_free_port()}"
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return int(taken.getsockname()[1])
+
+
+def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
+    """Start the workers of this machine and wait for them.
+
+    These are --distributed-num-procs, if that is more than 1 (several machines), and else all --distributed-world-size.
+    The first has number --distributed-rank.
+
+    Raises:
+        ValueError: there would be more workers than --distributed-world-size.
+        WorkerEndedError: a worker was killed; the others have been ended.
+    """
+    options = cfg.distributed_training
+    workers, first = options.distributed_world_size, options.distributed_rank
+    here = options.distributed_num_procs if options.distributed_num_procs > 1 else workers
+    if first + here > workers:
+        raise ValueError(
+            f"--distributed-world-size {workers}: {here} workers from --distributed-rank {first} on are more; say by "
+            "--distributed-num-procs how many this machine is to start, or start each with --distributed-no-spawn"
+        )
+    options.distributed_rank = None  # each worker adds its number to start_rank
+    # torch would let each worker have a thread on every processor
+    threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
+    logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
+    try:
+        torch.multiprocessing.spawn(
+            distributed_utils.distributed_main, args=(main, cfg, {**kwargs, "start_rank": first}), nprocs=here
+        )
+    except torch.multiprocessing.ProcessExitedException as error:
+        how = error.signal_name or f"exit status {error.exit_code}"
+        raise WorkerEndedError(
+            f"worker {first + error.error_index} of {workers} (numbers from 0) was ended from outside ({how}; out of "
+            f"memory?), and so the others were ended. {_WHAT_NOW}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _lost_connection_in_words() -> Iterator[None]:
+    """Raise WorkerEndedError instead of gloo's error when another worker has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _CONNECTION_LOST.search(str(error)):
+            raise
+        reason = str(error).splitlines()[0]
+        raise WorkerEndedError(
+            f"another worker has ended, so that this one cannot go on ({reason}). {_WHAT_NOW}"
+        ) from None
+
+
+class _AnyDevice(DistributedDataParallel):
+    """torch's, without the device numbers that fairseq always gives, if the model is not on a GPU."""
+
+    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
+        if next(module.parameters()).device.type == "cpu":
+            device_ids = output_device = None
+        super().__init__(module, device_ids=device_ids, output_device=output_device, **options)
+
+
+def _gathered_anywhere(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``all_gather_list``, which needs a GPU's memory; fairseq-validate and some criterions call it."""
+
+    @functools.wraps(all_gather_list)
+    def gather(data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
+        group = distributed_utils.get_global_group() if group is None else group
+        if torch.cuda.is_available() and torch.distributed.get_backend(group) != "gloo":
+            gathered: List[Any] = all_gather_list(data, group, max_size)
+            return gathered
+        gathered = [None] * distributed_utils.get_world_size(group)
+        torch.distributed.all_gather_object(gathered, utils.move_to_cpu(data), group=group)
+        return gathered
+
+    gather.is_patched = True  # type: ignore[attr-defined]
+    return gather
+
+
+class _Timer(StopwatchMeter):
+    """fairseq's, which fairseq-generate starts at each batch."""
+
+    has_run = False
+
+    def start(self) -> None:
+        _Timer.has_run = True
+        super().start()
+
+
+def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the ``main`` of fairseq-generate so that each of several processes summarises every n-th batch.
+
+    The number of processes and of this one come from --num-shards and --shard-id, else from --distributed-world-size
+    and --distributed-rank, which fairseq reads, else from torchrun. With --results-path each has a folder there, such
+    as "2-of-4".
+    """
+
+    @functools.wraps(main)
+    def generate(cfg: Any) -> Any:
+        cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
+        options, launched = cfg.distributed_training, Launched.from_environment()
+        shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
+        if not 0 <= shard < shards:
+            raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")
+        if shards > 1:
+            options.distributed_world_size, options.distributed_rank = shards, shard
+        elif launched is not None and options.distributed_world_size == 1:
+            options.distributed_world_size, options.distributed_rank = launched.workers, launched.rank
+            if torch.cuda.is_available() and not cfg.common.cpu:
+                torch.cuda.set_device(launched.local_rank % torch.cuda.device_count())
+        share = f"{options.distributed_rank + 1}-of-{options.distributed_world_size}"
+        if options.distributed_world_size > 1 and cfg.common_eval.results_path is not None:
+            cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
+        try:
+            return main(cfg)
+        except ZeroDivisionError:  # by the seconds that it took, and by the number of words
+            if options.distributed_world_size == 1 or _Timer.has_run:
+                raise
+            return logger.info("Translated 0 sentences: there are fewer batches than processes")
+
+    generate.is_patched = True  # type: ignore[attr-defined]
+    return generate
+
+
+def install() -> None:
+    """Patch fairseq so that several processes work. May be called again."""
+    if not hasattr(distributed_utils.call_main, "is_patched"):
+        distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
+        distributed_utils.all_gather_list = _gathered_anywhere(distributed_utils.all_gather_list)
+    distributed_fairseq_model.DistributedDataParallel = _AnyDevice
+    command: Any = sys.modules.get("fairseq_cli.generate")  # imported before the plugin, by fairseq-generate alone
+    if command is not None and not hasattr(command.main, "is_patched"):
+        command.main = _in_shards(command.main)
+        command.StopwatchMeter = _Timer

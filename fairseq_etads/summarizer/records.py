@@ -1,0 +1,52 @@
+"""Summaries inside an engine that distributes data, such as Ray Data or Spark: batches of records in and out."""
+
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+from .summarizer import Summarizer
+
+
+class RecordSummarizer:
+    """Adds summaries to batches of records, as ``ray.data.Dataset.map_batches`` calls it (docs/scale.md).
+
+    The engine makes an instance in each of its workers, which loads the model once. It also distributes the records,
+    starts workers again that have ended, and gives their batches to others.
+
+    Args:
+        folder: of the model, or the name of one that comes with the package. Every worker must see it.
+        column: of the texts.
+        device: such as "cuda"; None: a GPU if the worker sees one.
+        options: of :meth:`Summarizer.stream`: those of decoding, ``max_tokens``.
+
+    Raises:
+        InputError: the folder or an option is wrong.
+    """
+
+    def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
+        self.column, self.options = column, options
+        self.summarizer = Summarizer.load(folder, device)
+        self.summarizer.stream([], **options)  # so that a wrong option is refused before the first batch
+
+    def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
+        """The columns of a batch, and three more.
+
+        Args:
+            batch: name -> values, all of the same length: a dictionary of arrays, or a data frame of pandas.
+
+        Returns:
+            ``batch`` with "summary"; "score"; and "problem", which says why there is no summary, or is empty. A text
+            that cannot be summarised does not stop the others.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        if self.column not in batch:
+            raise KeyError(f"no column {self.column!r} of texts; there are: {', '.join(map(repr, batch))}")
+        found = list(self.summarizer.stream(list(batch[self.column]), errors="keep", **self.options))
+        return {
+            **{name: batch[name] for name in batch},
+            "summary": np.array([summary.text for summary in found], dtype=object),
+            "score": np.array([summary.score for summary in found]),
+            "problem": np.array([summary.problem for summary in found], dtype=object),
+        }

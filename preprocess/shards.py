@@ -1,0 +1,56 @@
+"""A share of work that several processes divide among themselves: ``--shard I/N``."""
+
+import re
+from pathlib import Path
+from typing import Iterator, List, NamedTuple
+
+from fairseq_etads.text.files import InputError
+
+
+class Shard(NamedTuple):
+    """Share ``number`` of ``shares``, from 1 on."""
+
+    number: int
+    shares: int
+
+    @classmethod
+    def parse(cls, value: str) -> "Shard":
+        """The shard that "2/4" stands for; raises InputError for what is none."""
+        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
+        if not found or not 1 <= int(found.group(1)) <= int(found.group(2)):
+            raise InputError(f"--shard {value}: choose I/N with I from 1 to N, such as 2/4, the second of four")
+        return cls(*map(int, found.groups()))
+
+    @property
+    def name(self) -> str:
+        """Of its files: "2-of-4"."""
+        return f"{self.number}-of-{self.shares}"
+
+    def siblings(self) -> List["Shard"]:
+        """All shards of the same work, this one among them."""
+        return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
+
+    def lines(self, path: Path) -> Iterator[str]:
+        """The lines of a plain file that begin in this share of its bytes, without their line ends.
+
+        The lines of all shares, one share after the other, are those of the file.
+
+        Raises:
+            InputError: a line is not UTF-8.
+        """
+        size = path.stat().st_size
+        start, end = (size * number // self.shares for number in (self.number - 1, self.number))
+        with open(path, "rb") as file:
+            if start:
+                file.seek(start - 1)
+                file.readline()  # the rest of a line that begins before, or the end of one
+            place = file.tell()
+            while place < end:
+                line = file.readline()
+                content = line[3:] if not place and line.startswith(b"\xef\xbb\xbf") else line
+                try:
+                    yield content.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    at = f"{path}, byte {place + error.start:,}"
+                    raise InputError(f"{at}: not UTF-8 ({error.reason})") from None
+                place += len(line)

@@ -1,0 +1,142 @@
+"""Summaries that several processes make: ``scripts/generate.sh`` writes its share of them, and joins all shares.
+
+A share is a file of JSON lines, OUT.shards/2-of-4.jsonl: first what it was made of (``made_of``), then each summary
+with the number of its document, from 0. It appears when it is complete. Whoever finds all shares, made of the same,
+writes OUT; two that do so at once write the same.
+"""
+
+import argparse
+import heapq
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from fairseq_etads.text.files import InputError, read_lines
+
+from .command import Parser, errors_in_one_line
+from .files import atomic_writer, checksum
+from .shards import Shard
+
+SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
+"""A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
+
+
+def share_path(output: Path, shard: Shard) -> Path:
+    """The file of a share of ``output``."""
+    return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
+
+
+def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
+    """What decides the summaries: the command, how many documents there are, and SHA-256 of the files that it reads."""
+    return {"command": command, "documents": documents, "sha256": [checksum(path) for path in files]}
+
+
+def read_share(path: Path) -> Iterator[Any]:
+    """What a share was made of, and then (number of the document, summary) by number.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    try:
+        records = map(json.loads, read_lines(path))
+        yield next(records)["made_of"]
+        for record in records:
+            yield int(record["document"]), str(record["summary"])
+    except (ValueError, KeyError, TypeError, StopIteration, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}); delete it to have it made again") from None
+
+
+def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
+    """Whether a share is there, and was made of this."""
+    return path.is_file() and next(read_share(path)) == wanted
+
+
+def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
+    """Write the best summaries in a log of fairseq as a share.
+
+    Args:
+        numbers: of documents, in the order in which fairseq read them; None: the log has the numbers themselves, and
+            says at its end how many there are.
+
+    Raises:
+        InputError: a summary is missing.
+    """
+    found: Dict[int, str] = {}
+    expected = len(numbers or ())
+    for line in read_lines(log):
+        match = SUMMARY.match(line)
+        if match:
+            number = int(match.group(1))
+            found.setdefault(number if numbers is None else numbers[number], match.group(2))
+        elif numbers is None and "| Translated " in line:
+            expected = int(line.split("| Translated ")[1].split()[0].replace(",", ""))
+    if len(found) != expected:
+        raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_writer(path) as file:
+        file.write(json.dumps({"made_of": wanted}) + "\n")
+        for number in sorted(found):
+            file.write(json.dumps({"document": number, "summary": found[number]}, ensure_ascii=False) + "\n")
+
+
+def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
+    """The summaries of all documents in order, if all shares are there; else None, and says which are not."""
+    paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
+    missing = [number for number, path in paths.items() if not path.is_file()]
+    other = [number for number, path in paths.items() if number not in missing and not is_made(path, wanted)]
+    for numbers, what in ((missing, "still missing"), (other, "made with other options, data or another checkpoint")):
+        if numbers:
+            print(f"== shards of {shard.shares} {what}: {', '.join(numbers)}", file=sys.stderr)
+    if missing or other:
+        return None
+    return _in_order([read_share(path) for path in paths.values()], wanted["documents"], output)
+
+
+def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
+    """The summaries of all shares by number of the document; InputError if one has none or two."""
+    for share in shares:
+        next(share)
+    expected = 0
+    for number, summary in heapq.merge(*shares):
+        if number != expected:
+            break
+        yield summary
+        expected += 1
+    if expected != documents:
+        raise InputError(
+            f"{output}.shards: document {expected:,} of {documents:,} (from 0) has no summary, or the one before has "
+            "two; delete the folder and make them again"
+        )
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """What generate.sh calls before fairseq's work, and with --log after it; prints "done" if the share is there."""
+    parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shard", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--documents", type=int, required=True, help="how many there are in all shards")
+    parser.add_argument("--command", required=True, help="of fairseq")
+    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that decide the result")
+    parser.add_argument("--log", type=Path, help="what fairseq said")
+    parser.add_argument("--every", action="store_true", help="fairseq has read each N-th document from a file")
+    parser.add_argument("--joined", type=Path, required=True, help="where all summaries go, if all shares are there")
+    args = parser.parse_args(argv)
+    with errors_in_one_line("generate.sh"):
+        shard = Shard.parse(args.shard)
+        path, wanted = share_path(args.output, shard), made_of(args.command, args.documents, args.reads)
+        if args.log:
+            numbers = list(range(shard.number - 1, args.documents, shard.shares))
+            write_share(path, args.log, wanted, numbers if args.every else None)
+        elif not is_made(path, wanted):
+            return
+        summaries = all_summaries(args.output, shard, wanted)
+        if summaries is not None:
+            with atomic_writer(args.joined) as file:
+                file.writelines(f"{summary}\n" for summary in summaries)
+        print("done")
+
+
+if __name__ == "__main__":
+    main()

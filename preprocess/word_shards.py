@@ -1,0 +1,73 @@
+"""Words by several processes or machines: ``etads-prepare --shard I/N`` makes a share, without --shard it joins them.
+
+A share is a folder OUT/shards/2-of-4, with a prepare.json and SHA256SUMS of its own, so that processes that make other
+shares at the same time do not touch it. It holds the words of a part of each file of TEXT; all parts together are the
+file that one process would have made, byte for byte.
+"""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.text.files import InputError
+
+from .files import SIDES, atomic_binary_writer, read_json
+from .shards import Shard
+
+
+def shard_folder(out: Path, shard: Shard) -> Path:
+    """Where the words of a share are."""
+    return out / "shards" / shard.name
+
+
+def _shards_of(folder: Path) -> List[Shard]:
+    """All shards of the work that a folder of shares was begun for; empty if there is none.
+
+    Raises:
+        InputError: there are shares of different numbers of shards.
+    """
+    names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
+    counts = sorted({int(name.group(2)) for name in names if name})
+    if len(counts) > 1:
+        said = " and of ".join(map(str, counts))
+        raise InputError(f"{folder} has shares of {said}: delete those that do not belong together")
+    return Shard(1, counts[0]).siblings() if counts else []
+
+
+def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
+    """Put together the files of OUT/``words`` that are missing, if there are shares of them.
+
+    Args:
+        record: what prepare.json says. words: the name of the folder. made: lists the new files.
+
+    Raises:
+        InputError: shares are missing, damaged, or were made with other options or from other text.
+    """
+    names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
+    names = [name for name in names if not (out / name).exists()]
+    shards = _shards_of(out / "shards") if names else []
+    if not shards:
+        return
+    folders = {shard: shard_folder(out, shard) for shard in shards}
+    missing = [str(shard.number) for shard, folder in folders.items() if not all((folder / n).is_file() for n in names)]
+    if missing:
+        raise InputError(
+            f"{out / 'shards'}: of {len(shards)} shares, {', '.join(missing)} are not complete; run the same command "
+            f"with --shard {missing[0]}/{len(shards)}, or delete {out / 'shards'} to go on without shares"
+        )
+    listed = {}
+    for folder in folders.values():
+        listed[folder] = Checksums(folder, f"Delete {folder} and make the share again")
+        listed[folder].verify(["prepare.json"])
+        made_from = read_json(folder / "prepare.json", f"delete {folder} and make the share again")
+        if made_from != record:
+            different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
+            raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
+    for name in names:
+        with made.making(name), atomic_binary_writer(out / name) as file:
+            for folder, checksums in listed.items():
+                with open(folder / name, "rb") as part:
+                    shutil.copyfileobj(part, file, 1 << 20)
+                checksums.verify([name])

@@ -1,0 +1,147 @@
+"""Training by several processes on CPUs: what they learn is what one process learns; one that is killed ends all."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import environment, run_command
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, by_two_workers, write_pairs
+
+TRAIN = ["--criterion", "summarization_nll", "--dropout", "0", "--no-epoch-checkpoints", "--disable-validation"]
+POINTER = ["--arch", "etads", "--pointer", "soft", *SMALL_MODEL, "--max-tokens", "100", "--lr", "2e-3", *TRAIN]
+RECURRENT = ["--arch", "pg_coverage", "--encoder-embed-dim", "16", "--encoder-hidden-size", "16"]
+RECURRENT += ["--attention-dim", "8", "--batch-size", "10", "--required-batch-size-multiple", "1"]
+RECURRENT += ["--optimizer", "lazy_adagrad", "--lr", "0.1", "--num-workers", "0", "--seed", "3", "--cpu"]
+RECURRENT += ["--log-format", "simple", *TRAIN]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Two data directories with one dictionary, as --task summarization takes them: a:b, an epoch of each in turn."""
+    folder = tmp_path_factory.mktemp("parts")
+    for number, name in enumerate("ab"):
+        (folder / name).mkdir()
+        for split, count in (("train", 70 + 13 * number), ("valid", 5)):
+            write_pairs(folder / name, split, count, seed=number)
+        texts = [f"--{split}pref={folder / name / split}" for split in ("train", "valid")]
+        same = ["--srcdict", str(folder / "a" / "dict.source.txt")] if number else []
+        run_command([*PREPROCESS, str(folder / name), *texts, *same], cwd=folder)
+    return f"{folder / 'a'}:{folder / 'b'}"
+
+
+def command(data, save, *options):
+    return ["fairseq-train", str(data), *PLUGIN, "--save-dir", str(save), "--no-progress-bar", *options]
+
+
+def saved(folder):
+    checkpoint = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    return checkpoint["optimizer_history"][-1]["num_updates"], checkpoint["model"]
+
+
+def check_same(found, expected, folder):
+    """Two checkpoints hold the same parameters but for the order of additions, which were not those of the start."""
+    (steps, model), (expected_steps, expected_model) = saved(folder / found), saved(folder / expected)
+    assert steps == expected_steps > 0
+    for name, values in expected_model.items():
+        torch.testing.assert_close(model[name], values, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize("options", [POINTER, RECURRENT], ids=["pointer", "recurrent"])
+def test_two_workers_learn_what_one_learns_with_twice_the_batches(options, backend, parts, tmp_path):
+    """Of two folders of data; an odd number of batches leaves the second worker without one at the end of an epoch."""
+
+    def train(save, *more):
+        return run_command(command(parts, save, *options, "--max-epoch", "3", *more), cwd=tmp_path).stdout
+
+    logs = by_two_workers(train, tmp_path / "two", backend=backend)
+    assert "as rank 1" in logs[1], "there were no two workers"
+    train(tmp_path / "one", "--update-freq", "2")
+    check_same("two", "one", tmp_path)
+
+
+def test_torchrun_starts_workers_on_cpus(parts, tmp_path):
+    """fairseq takes each for the only one, or divides by the number of GPUs."""
+    train = command(parts, tmp_path / "two", *POINTER, "--max-epoch", "2")
+    program = Path(environment(anew=True)["PATH"].split(os.pathsep)[0]) / train[0]
+    run_command(["torchrun", "--nproc_per_node", "2", str(program), *train[1:]], cwd=tmp_path, anew=True)
+    run_command(command(parts, tmp_path / "one", *POINTER, "--max-epoch", "2", "--update-freq", "2"), cwd=tmp_path)
+    check_same("two", "one", tmp_path)
+    log = run_command(command(parts, tmp_path / "single", *POINTER, "--max-epoch", "2"), cwd=tmp_path).stdout
+    batches = [int(line.rsplit("= ", 1)[1]) for line in log.splitlines() if "grouped total_num_itrs = " in line]
+    assert any(number % 2 for number in batches), "every worker has had as many batches: nothing is shown of the last"
+    assert saved(tmp_path / "single")[0] > saved(tmp_path / "one")[0]
+
+
+def children(process):
+    """Numbers of the workers that a process has started."""
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(n) for n in found if "spawn_main" in Path(f"/proc/{n}/cmdline").read_text()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes by Linux's /proc")
+def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_again(parts, tmp_path):
+    """fairseq alone starts no process where there is no GPU, and ends as if all had gone well."""
+    options = [*POINTER, "--save-interval-updates", "1", "--keep-interval-updates", "1", "--max-epoch"]
+    train = command(parts, tmp_path / "two", *options)
+    with open(tmp_path / "log", "w") as log:
+        process = subprocess.Popen(
+            [*train, "100000", "--distributed-world-size", "2"], env=environment(anew=True), stdout=log, stderr=log
+        )
+        try:
+            while not (tmp_path / "two" / "checkpoint_last.pt").exists():
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.1)
+            first, second = children(process)
+            os.kill(second, signal.SIGKILL)
+            assert process.wait(timeout=120) == 1
+        finally:
+            process.kill()
+    assert not Path(f"/proc/{first}").exists(), "the other worker is still there"
+    last = (tmp_path / "log").read_text().strip().splitlines()[-1]
+    assert "worker 1 of 2 (numbers from 0) was ended from outside (SIGKILL" in last and "its last checkpoint" in last
+    before = saved(tmp_path / "two")[0]
+    assert before > 0
+    # by hand from here on, which takes less time to start
+    epochs = str(2 + before // 2)
+
+    def go_on(*more):
+        return run_command([*train, epochs, *more], cwd=tmp_path).stdout
+
+    logs = by_two_workers(go_on)
+    assert f"@ {before} updates" in logs[0]
+    run_command(command(parts, tmp_path / "one", *options, epochs, "--update-freq", "2"), cwd=tmp_path)
+    check_same("two", "one", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        (
+            ["--distributed-no-spawn"],
+            "--distributed-no-spawn: this worker cannot find the others; give",
+        ),
+        (["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded needs GPUs"),
+        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 on are more"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_words(options, message, parts, tmp_path):
+    train = command(parts, tmp_path, *POINTER, "--distributed-world-size", "2", *options)
+    result = run_command(train, cwd=tmp_path, check=False)
+    assert result.returncode == 1
+    assert message in result.stdout.strip().splitlines()[-1]
+
+
+def test_validation_by_two_workers_counts_every_pair_once(corpus, trained, tmp_path):
+    def validate(*more):
+        options = ["--path", str(trained / "checkpoint_last.pt"), "--max-tokens", "60", "--valid-subset", "test"]
+        return run_command(["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--cpu", *options, *more], cwd=tmp_path)
+
+    logs = [result.stdout for result in (validate(), *by_two_workers(validate))]
+    figures = [[line.split("| test |")[1] for line in log.splitlines() if "| test |" in line] for log in logs]
+    assert figures[0] == figures[1] == figures[2] and len(figures[0]) == 1
+    assert "bsz 37" in figures[0][0]

@@ -1,0 +1,155 @@
+"""Summaries by several processes, each of a share of the documents: nothing is lost or twice, the order is kept."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers import environment, run_command
+from toy import PLUGIN, hypotheses, write_pairs
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+SIZES = {"train": 60, "valid": 5, "test": 23}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """What train.sh makes, after a few steps."""
+    folder = tmp_path_factory.mktemp("shards")
+    (folder / "text").mkdir()
+    for seed, (split, count) in enumerate(SIZES.items()):
+        write_pairs(folder / "text", split, count, seed, longest=30, words=[f"w{n}" for n in range(60)])
+    options = [
+        "--tokens",
+        "word",
+        "--size",
+        "80",
+        "--pointer",
+        "soft",
+        "--max-update",
+        "4",
+        "--cpu",
+        "--",
+        "--lr",
+        "1e-2",
+    ]
+    options += ["--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "32", "--num-workers", "0"]
+    options += ["--encoder-ffn-embed-dim", "32", "--encoder-attention-heads", "2", "--decoder-attention-heads", "2"]
+    run_command([str(SCRIPTS / "train.sh"), "--text", "text", "--out", "run", *options], cwd=folder)
+    return folder / "run"
+
+
+def generate(run, folder, output, *options, status=0, **variables):
+    command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--output", output, "--cpu", "--max-len", "6", *options]
+    result = subprocess.run(
+        [*command, "--max-tokens", "100"],
+        cwd=folder,
+        env={**environment(), **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == status, result.stderr
+    return result.stderr
+
+
+def lines(path):
+    return path.read_text().splitlines()
+
+
+def test_shares_of_a_split_are_joined_in_order(run, tmp_path):
+    """Under torchrun's variables; a share that is there is not made again, one of other options is not taken."""
+    generate(run, tmp_path, "whole")
+    assert len(set(lines(tmp_path / "whole"))) > 3, "all summaries are alike: the test shows little"
+    said = generate(run, tmp_path, "out", "--shard", "3/3")
+    assert "shards of 3 still missing: 1, 2" in said and not (tmp_path / "out").exists()
+    launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "0"}
+    generate(run, tmp_path, "out", "--beam", "2", RANK="0", **launched)
+    said = generate(run, tmp_path, "out", "--shard", "2/3")
+    assert "made with other options, data or another checkpoint: 1" in said and not (tmp_path / "out").exists()
+    shares = [tmp_path / "out.shards" / f"{number}-of-3.jsonl" for number in (1, 2, 3)]
+    before = [share.stat().st_mtime_ns for share in shares]
+    said = generate(run, tmp_path, "out", RANK="1", **launched)
+    assert "share 2/3 is there already" in said
+    generate(run, tmp_path, "out", RANK="0", **launched)
+    assert [share.stat().st_mtime_ns == time for share, time in zip(shares, before)] == [False, True, True]
+    assert lines(tmp_path / "out") == lines(tmp_path / "whole")
+    numbers = [json.loads(line)["document"] for share in shares for line in lines(share)[1:]]
+    assert sorted(numbers) == list(range(SIZES["test"]))
+
+    (tmp_path / "out").unlink()
+    shutil.copyfile(shares[0], shares[1])  # one document twice, another not at all
+    assert "delete the folder" in generate(run, tmp_path, "out", "--shard", "3/3", status=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
+    """More shares than documents, and an empty document."""
+    records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["w1 w2 w3", ""])]
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, records)))
+    options = ["--input", "new.jsonl"]
+    generate(run, tmp_path, "whole.jsonl", *options)
+    for number in (3, 1, 2):
+        generate(run, tmp_path, "out.jsonl", *options, "--shard", f"{number}/3")
+    assert lines(tmp_path / "out.jsonl") == lines(tmp_path / "whole.jsonl")
+    assert [json.loads(line)["document"] for line in lines(tmp_path / "out.jsonl")] == ["no. 0", "no. 1"]
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        (["--shard", "5/4"], "--shard 5/4: choose I/N"),
+        (["--shard", "0/4"], "--shard 0/4: choose I/N"),
+        (["--shard", "two"], "--shard two: choose I/N"),
+        (["--shard", "1/2", "--input", "-"], "--input -: every share would read all of it"),
+    ],
+)
+def test_impossible_shares_are_refused(options, words, run, tmp_path):
+    assert words in generate(run, tmp_path, "out", *options, status=2)
+
+
+def fairseq_generate(run, *options, anew=False, **variables):
+    command = [
+        "fairseq-generate",
+        str(run / "prepared" / "bin"),
+        *PLUGIN,
+        "--cpu",
+        "--max-tokens",
+        "100",
+        "--beam",
+        "2",
+    ]
+    command += ["--path", str(run / "checkpoints" / "checkpoint_last.pt"), "--max-len-b", "6", *options]
+    return subprocess.run(
+        command,
+        cwd=run,
+        env={**environment(), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ).stdout
+
+
+def test_fairseq_generate_divides_the_documents(run, tmp_path):
+    """By --num-shards, which fairseq reads nowhere, and under torchrun; with more processes than batches, too."""
+    whole = hypotheses(fairseq_generate(run))
+    shares = [hypotheses(fairseq_generate(run, "--num-shards", "2", "--shard-id", str(n))) for n in (0, 1)]
+    assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)
+    launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "RANK": "1"}
+    fairseq_generate(run, "--results-path", str(tmp_path), anew=True, **launched)
+    assert os.listdir(tmp_path) == ["2-of-2"]
+    assert hypotheses((tmp_path / "2-of-2" / "generate-test.txt").read_text()) == shares[1]
+    idle = fairseq_generate(run, "--num-shards", "100", "--shard-id", "99")
+    assert not hypotheses(idle) and idle.rstrip().endswith(
+        "Translated 0 sentences: there are fewer batches than processes"
+    )
+
+
+def test_shards_that_would_be_ignored_are_refused(run):
+    last = fairseq_generate(run, "--num-shards", "2", "--shard-id", "2").rstrip().splitlines()[-1]
+    assert "--shard-id 2 of --num-shards 2: choose a number from 0 to 1" in last
+    command = ["fairseq-validate", str(run / "prepared" / "bin"), *PLUGIN, "--cpu", "--num-shards", "2"]
+    command += ["--path", str(run / "checkpoints" / "checkpoint_last.pt")]
+    output = run_command(command, cwd=run, check=False).stdout
+    assert "--num-shards 2: fairseq-validate does not divide its work by this" in output.rstrip().splitlines()[-1]
