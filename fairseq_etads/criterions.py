@@ -164,10 +164,9 @@ class SummarizationNLL(FairseqCriterion):
         The coverage loss is added in training only, so that validation losses before and after its start compare.
         """
         request = WordRequest(sample["target"], self.specials if self.label_smoothing else None)
-        with observe(model, sample["target"] != self.padding_idx) as figures, asking_for(
-            request
-        ), training_output_layer():
-            logits, extra = model(**sample["net_input"])[:2]
+        with observe(model, sample["target"] != self.padding_idx) as figures:
+            with asking_for(request), training_output_layer():
+                logits, extra = model(**sample["net_input"])[:2]
         if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
             extra = {"attn": [extra]}
         # models that are not this project's have a column for every word that they know
