@@ -3,7 +3,8 @@
 A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer those of
 the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a
 V x d table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its
-logarithm and their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
+logarithm and their gradients only exist for the columns at hand. The plain way
+keeps three to five tensors of M x V numbers.
 
 The criterion asks by :func:`asking_for`, and a decoder that can answers with :class:`WordLogProbs` in place of logits.
 So the table is read inside the model's forward pass, as distributed training wants it.
