@@ -12,8 +12,8 @@ import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
-    {"deferred"},
-    {"compat", "kernels", "focus", "text", "vocabulary"},
+    {"deferred", "kernels"},
+    {"compat", "focus", "text", "vocabulary"},
     {"attention", "console", "processes"},
     {"layers", "data"},
     {"search"},
