@@ -3,8 +3,8 @@
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
     python benchmarks/bench_training_step.py --tiny --lengths 400 --runs 3 --output /tmp/try.json    (a minute)
 
-A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, the clipping of
-the gradient norm, Adam and the logging. fairseq's transformer is trained as fairseq-train trains it, by the task
+A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, the clipping
+of the gradient norm, Adam and the logging. fairseq's transformer is trained as fairseq-train trains it, by the task
 ``translation`` and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of
 etads_basic. Times are the CPU seconds of this process, which neighbours disturb less than the clock: medians of steps
 in which the systems take turns, and ratios to fairseq's step of the same turn. Peak memory is the largest resident set
@@ -47,8 +47,9 @@ SIZES = {
 }
 OF_FAIRSEQ = ["--encoder-learned-pos", "--decoder-learned-pos", "--share-all-embeddings"]
 COMMON = [
-    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2", "--max-update", "1000"),
+    *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
     *("--dropout", "0.2", "--encoder-layers", "4", "--decoder-layers", "4", "--max-tokens", "4096", "--cpu"),
+    *("--max-update", "1000"),
 ]  # fmt: skip
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),

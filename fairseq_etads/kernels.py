@@ -1,4 +1,4 @@
-"""torch's kernels without public names, of products and attention: which work on this processor, and how to call them."""
+"""torch's products and attention without public names: which work on this processor, and how to call them."""
 
 import contextlib
 import functools
@@ -123,7 +123,7 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
             gradients = torch.autograd.grad(expected.sum(), inputs)
         with torch.no_grad():
             out, normaliser = flash_attention(*x)
-            found = flash_attention_backward(torch.ones_like(out), *x, out, normaliser)
+            found = flash_attention_backward(torch.ones_like(out), x[0], x[1], x[2], out, normaliser)
         pairs = zip((out, *found), (expected, *gradients))
         return all(torch.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in pairs)
     except (AttributeError, RuntimeError, NotImplementedError, TypeError):

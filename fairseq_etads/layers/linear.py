@@ -4,6 +4,7 @@ from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeGuard  # torch needs it, too
 
 from ..kernels import has_faster_linear, plain_linear
 
@@ -45,6 +46,6 @@ def use_training_linear(model: nn.Module) -> None:
                 module.__class__ = TrainingLinear
 
 
-def is_plain_linear(module: nn.Module) -> bool:
+def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
     """Whether a module is torch's linear layer or a :class:`TrainingLinear`, and no subclass that computes more."""
     return type(module) in (nn.Linear, TrainingLinear)

@@ -1,9 +1,10 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer those of the
-document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V x d
-table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its logarithm and
-their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
+A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer those of
+the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a
+V x d table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its
+logarithm and their gradients only exist for the columns at hand. The plain way
+keeps three to five tensors of M x V numbers.
 
 The criterion asks by :func:`asking_for`, and a decoder that can answers with :class:`WordLogProbs` in place of logits.
 So the table is read inside the model's forward pass, as distributed training wants it.
@@ -174,7 +175,7 @@ def requested_log_probs(
     if request is None or not isinstance(output_layer, (nn.Linear, SharedTableOutput)):
         return None
     is_linear = isinstance(output_layer, nn.Linear)
-    size = output_layer.out_features if is_linear else output_layer.known_words
+    size = int(output_layer.out_features if is_linear else output_layer.known_words)  # type: ignore[arg-type]
     columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
     if pointer is not None and request.without is not None and pointer.kind == "soft":
         columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)

@@ -12,8 +12,8 @@ import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
-    {"deferred"},
-    {"compat", "distributed", "kernels", "focus", "text", "vocabulary"},
+    {"deferred", "kernels"},
+    {"compat", "distributed", "focus", "text", "vocabulary"},
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search"},
