@@ -286,7 +286,8 @@ def test_it_begins_with_the_weights_of_the_papers_code():
             if name.endswith(ending):
                 seen.add(ending)
                 largest = parameter.abs().max().item()
-                assert 0.6 * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
+                reached = 0.6 if bound == 2 * SEES_STD else 0.9  # a cut normal distribution seldom reaches its bound
+                assert reached * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
         if name.endswith(("merge.bias", "readout.bias", "from_hidden.bias", "gate.bias")):
             assert not parameter.any(), name
         if "lstm.rnn.bias" in name or "decoder.cell.bias" in name:
