@@ -60,7 +60,7 @@ def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
 def _ras(rate: float) -> Dict[str, Any]:
     return {
         "task": {"truncate_source": 200, "truncate_target": 30},
-        "optimizer": {"_name": "sgd"},
+        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent; fairseq's sgd has no Hydra options
         "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
         "optimization": {"lr": [rate], "clip_norm": 2.0},
         "dataset": {"batch_size": 32},
