@@ -185,12 +185,13 @@ def test_each_option_alone_is_the_loop(options):
             x = read
             if decoder.merge is not None:
                 x = word = decoder.merge.weight @ read + decoder.merge.bias
+            weights_of_cell = [
+                getattr(decoder.cell, f"{name}h") for name in ("weight_i", "weight_h", "bias_i", "bias_h")
+            ]
             if c is None:
-                names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-                h = reference.gru_step(x, h, *(getattr(decoder.cell, name) for name in names))
+                h = reference.gru_step(x, h, *weights_of_cell)
             else:
-                names = ("weight_ih", "weight_hh", "bias_ih")
-                h, c = reference_see.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+                h, c = reference_see.lstm_step(x, h, c, *weights_of_cell[:3])
             if after:
                 weights, context = attend(word)
             covered = covered + weights
