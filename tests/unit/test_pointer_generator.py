@@ -185,13 +185,11 @@ def test_each_option_alone_is_the_loop(options):
             x = read
             if decoder.merge is not None:
                 x = word = decoder.merge.weight @ read + decoder.merge.bias
-            weights_of_cell = [
-                getattr(decoder.cell, f"{name}h") for name in ("weight_i", "weight_h", "bias_i", "bias_h")
-            ]
+            gates = [getattr(decoder.cell, f"{name}h") for name in ("weight_i", "weight_h", "bias_i", "bias_h")]
             if c is None:
-                h = reference.gru_step(x, h, *weights_of_cell)
+                h = reference.gru_step(x, h, *gates)
             else:
-                h, c = reference_see.lstm_step(x, h, c, *weights_of_cell[:3])
+                h, c = reference_see.lstm_step(x, h, c, *gates[:3])
             if after:
                 weights, context = attend(word)
             covered = covered + weights
