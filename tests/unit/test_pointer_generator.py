@@ -181,8 +181,7 @@ def test_each_option_alone_is_the_loop(options):
             word = decoder.embed_tokens.weight[token]
             if not after:
                 weights, context = attend(word)
-            read = torch.cat([word, context])
-            x = read
+            x = read = torch.cat([word, context])
             if decoder.merge is not None:
                 x = word = decoder.merge.weight @ read + decoder.merge.bias
             gates = [getattr(decoder.cell, f"{name}h") for name in ("weight_i", "weight_h", "bias_i", "bias_h")]
