@@ -65,6 +65,8 @@ def recurrent(arch, task=None, **options):
         sizes["large_vocabulary_trick"] = 25
     if PRESETS[arch].get("paper_init"):  # its word vectors are so small that no test would see them
         sizes.update(readout_dim=12, paper_init=False)
+    if "uniform_init" in PRESETS[arch]:  # likewise
+        sizes["uniform_init"] = 0.0
     return make_model(arch, task or recurrent_task(), **{**sizes, **options})
 
 

@@ -57,6 +57,16 @@ def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
     }
 
 
+def _ras(rate: float) -> Dict[str, Any]:
+    return {
+        "task": {"truncate_source": 200, "truncate_target": 30},
+        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent; fairseq's sgd has no Hydra options
+        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+        "optimization": {"lr": [rate], "clip_norm": 2.0},
+        "dataset": {"batch_size": 32},
+    }
+
+
 _GATED = {
     **_on_plateau(1e-3, 0),
     "task": {"truncate_source": 100, "truncate_target": 50},
@@ -85,6 +95,8 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
+    "ras_elman": _ras(0.5),
+    "ras_lstm": _ras(0.1),
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {
         **_SEE,

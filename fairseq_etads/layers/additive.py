@@ -1,4 +1,4 @@
-"""Additive attention of a recurrent decoder over a document that all steps share.
+"""Additive and dot attention of a recurrent decoder over a document that all steps share.
 
 Each query depends on the answer to the one before, so the steps cannot be computed as one product. Left to autograd,
 every step would make, fill and add up a gradient of the size of the whole document. Here each step's backward pass
@@ -91,6 +91,33 @@ class SharedKeys:
         return 2 * scores - at_least_float32(weight).sum()
 
 
+class DotKeys:
+    """Keys that every step multiplies with its query.
+
+    Args:
+        keys: k (B, S, A).
+    """
+
+    def __init__(self, keys: Tensor):
+        self._gradients = _StepGradients()
+        self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
+
+    def scores(self, query: Tensor) -> Tensor:
+        """q_t · k_j of queries (B, T, A): (B, T, S), at least float32."""
+        return _Products.apply(query, self.keys, self._gradients)
+
+
+class DotAttention(nn.Module):
+    """Scores h · k_j (Chopra et al. 2016), which have no weights of their own."""
+
+    from_word: Optional[nn.Linear] = None
+
+    def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
+        """Scores (N, S) of one step, by h (N, A) for N hypotheses; see :meth:`AdditiveAttention.forward`."""
+        query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
+        return keys.scores(query).view(len(hidden), -1)
+
+
 class AdditiveAttention(nn.Module):
     """Scores v · tanh(W_h h + W_e E[o] + b + k_j) of additive attention (Nallapati et al., section 2.3).
 
@@ -179,6 +206,25 @@ class _WeightedSum(torch.autograd.Function):
             # detached: with its history a record would keep the graph alive, which keeps the records alive
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
+
+
+class _Products(torch.autograd.Function):
+    """Queries (B, T, A) times keys (B, S, A), in at least float32; records what :func:`_sum_of_products` needs."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, gradients: _StepGradients) -> Tensor:
+        ctx.save_for_backward(query, keys)
+        ctx.gradients = gradients
+        with torch.autocast(query.device.type, enabled=False):
+            return torch.bmm(at_least_float32(query), at_least_float32(keys).transpose(1, 2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
+        query, keys = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            ctx.gradients.of_this_pass().append((gradient, at_least_float32(query.detach())))
+        return torch.bmm(gradient, at_least_float32(keys)).to(query.dtype), None, None
 
 
 class _SigmoidScores(torch.autograd.Function):

@@ -147,6 +147,23 @@ class BidirectionalLSTM(Bidirectional):
         return states, cells[0]
 
 
+class ElmanCell(nn.Module):
+    """A step of Elman's network (1990) as in Chopra et al. 2016: h_t = σ(W x_t + U h_(t-1)).
+
+    Args:
+        input_dim: width of x. hidden: width of h.
+    """
+
+    def __init__(self, input_dim: int, hidden: int):
+        super().__init__()
+        self.from_input = nn.Linear(input_dim, hidden, bias=False)
+        self.from_hidden = nn.Linear(hidden, hidden, bias=False)
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """x (N, input_dim), h (N, hidden) -> the new h."""
+        return torch.sigmoid(self.from_input(x) + self.from_hidden(hidden))
+
+
 Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 

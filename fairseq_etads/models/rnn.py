@@ -21,15 +21,18 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
 from .common import CONTINUE_HELP, SummarizationModel, check_words, preset_dataclass, register_presets
+from .conv_encoder import ConvolutionalEncoder
 from .rnn_checks import FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
-from .rnn_encoder import RecurrentEncoder
-from .rnn_initial import begin_as_see_et_al, new_table
+from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width
+from .rnn_initial import begin_as_see_et_al, begin_uniform, new_table
 
-CELLS = ("gru", "lstm")
-BRIDGES = ("tanh", "relu")
+ENCODERS = ("rnn", "conv")
+CELLS = ("gru", "lstm", "elman")
+BRIDGES = ("tanh", "relu", "zero")
 QUERIES = ("before", "after")
-READOUTS = ("tanh", "linear")
+SCORES = ("additive", "dot")
+READOUTS = ("tanh", "linear", "none")
 
 
 @dataclass
@@ -51,12 +54,29 @@ class RecurrentConfig(FairseqDataclass):
     readout_dim: int = field(
         default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, which the output layer reads"}
     )
+    encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
+        default="rnn",
+        metadata={
+            "help": "what attention reads. rnn: states of a network in both directions; conv: word vectors, which are "
+            "found by a convolution over words and positions (Chopra et al. 2016)"
+        },
+    )
+    encoder_window: int = field(
+        default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
+    )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
-        default="gru", metadata={"help": "networks of encoder and decoder (lstm: See et al. 2017)"}
+        default="gru",
+        metadata={
+            "help": "networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a decoder's "
+            "with --encoder conv)"
+        },
     )
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
-        metadata={"help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017)"},
+        metadata={
+            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017), or "
+            "zero: it is 0 (Chopra et al. 2016)"
+        },
     )
     merge_input: bool = field(
         default=False,
@@ -72,11 +92,18 @@ class RecurrentConfig(FairseqDataclass):
             "after the step, which has read the context of the step before (See et al. 2017)"
         },
     )
+    attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
+        default="additive",
+        metadata={
+            "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
+            "weights (Chopra et al. 2016)"
+        },
+    )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
             "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017)"
+            "context] + b (See et al. 2017); none: [state; context] itself"
         },
     )
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors, encoder states and readout"})
@@ -100,6 +127,9 @@ class RecurrentConfig(FairseqDataclass):
             "help": "begin with weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
             "other matrices by Glorot's rule (docs/recurrent.md)"
         },
+    )
+    uniform_init: float = field(
+        default=0.0, metadata={"help": "begin with all weights uniform between -R and R (0: as docs/recurrent.md says)"}
     )
     large_vocabulary_trick: int = field(
         default=0,
@@ -155,6 +185,17 @@ _SEE: Dict[str, Any] = {
     "pointer": "soft",
 }
 
+# Chopra et al. 2016: RAS-Elman and RAS-LSTM
+_RAS: Dict[str, Any] = {
+    "encoder": "conv",
+    "encoder_embed_dim": 512,
+    "encoder_hidden_size": 512,  # the decoder's width follows
+    "bridge": "zero",
+    "attention_score": "dot",
+    "readout": "none",
+    "uniform_init": 0.05,
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     "gru_seq2seq": {},
     "words_lvt2k": _LVT2K,
@@ -165,7 +206,9 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "words_lvt2k_temp_att": {**_CNN, "temporal_attention": True},
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {**_SEE, "coverage": True},
-    # their sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
+    "ras_elman": {**_RAS, "rnn_cell": "elman"},
+    "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
+    # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -212,7 +255,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         check_options(config, task)
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
-        table = functools.partial(new_table, tiny=config.paper_init)
+        table = functools.partial(new_table, tiny=config.paper_init, bound=config.uniform_init)
         factors = {name: table(task.factor_dictionaries[name], width) for name, width in widths.items()}
 
         words = table(source, config.encoder_embed_dim)
@@ -223,16 +266,25 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
-        output: Any = summary_words.weight if tied else table(target, config.readout_dim).weight
+        is_conv = config.encoder == "conv"
+        context = input_width(config.encoder_embed_dim, factors) if is_conv else 2 * config.encoder_hidden_size
+        read_out = config.decoder_hidden_size + context if config.readout == "none" else config.readout_dim
+        output: Any = summary_words.weight if tied else table(target, read_out).weight
 
         mark = task.source_dictionary.index(SENTENCE_MARK) if config.hierarchical_attention else None
         embed = VocabularyEmbedding(words, source.unk())
-        encoder = RecurrentEncoder(config, source, embed, factors, mark)
+        encoder: WordEncoder
+        if is_conv:
+            encoder = ConvolutionalEncoder(config, source, embed, factors)
+        else:
+            encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
-        decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target))
+        decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target), context)
         model = cls(encoder, decoder)
         if config.paper_init:
             begin_as_see_et_al(model)
+        if config.uniform_init:
+            begin_uniform(model, config.uniform_init)
         model.mark_tables()
         return model
 

@@ -56,6 +56,7 @@ def check_options(cfg: Any, task: Any) -> None:
     _at_least(cfg, "large_vocabulary_trick", 0)
     if not 0 <= cfg.dropout < 1:
         raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    _check_conv(cfg)
     if str(cfg.pointer) != "none":
         check_one_dictionary(f"--pointer {cfg.pointer}", task)
     check_continuation(cfg)
@@ -66,6 +67,32 @@ def check_options(cfg: Any, task: Any) -> None:
             f'--hierarchical-attention: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; '
             "make the data from documents that mark their sentences so"
         )
+
+
+def _check_conv(cfg: Any) -> None:
+    """Raise ValueError for options of Chopra et al.'s models that do not go together, or not with the others."""
+    if str(cfg.encoder) == "conv":
+        if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
+            raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
+        for option, needed in (("bridge", "zero"), ("encoder_layers", "1")):
+            if str(getattr(cfg, option)) != needed:
+                raise ValueError(
+                    f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which is "
+                    f"one layer without a last state: give --{option.replace('_', '-')} {needed}"
+                )
+        if cfg.hierarchical_attention:
+            raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
+    else:
+        if cfg.encoder_window != 5:
+            raise ValueError(f"--encoder-window {cfg.encoder_window} has no effect without --encoder conv")
+        if str(cfg.rnn_cell) == "elman":
+            raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
+    if cfg.coverage and str(cfg.attention_score) == "dot":
+        raise ValueError("--coverage needs --attention-score additive, inside which it is added")
+    if cfg.uniform_init < 0:
+        raise ValueError(f"--uniform-init {cfg.uniform_init}: choose 0 or more")
+    if cfg.uniform_init and cfg.paper_init:
+        raise ValueError("--uniform-init and --paper-init exclude one another: choose one")
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
@@ -91,6 +118,8 @@ def _check_sharing(cfg: Any, task: Any) -> None:
         if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
             raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
+        if getattr(cfg, option) and str(cfg.readout) == "none":
+            raise ValueError(f"--{option.replace('_', '-')} needs --readout tanh or linear, as wide as word vectors")
         if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
             raise ValueError(
                 f"--{option.replace('_', '-')} needs an output layer as wide as word vectors; --readout-dim is "

@@ -1,7 +1,7 @@
 """The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
 
 import math
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -9,10 +9,10 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
-from ..layers.additive import AdditiveAttention, SharedKeys, SharedStates
+from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
-from ..layers.recurrent import OutputLayer, with_one_bias
+from ..layers.recurrent import ElmanCell, OutputLayer, with_one_bias
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
@@ -58,6 +58,10 @@ class StepOutputs(NamedTuple):
     log_weights: Tensor
 
 
+Keys = Union[SharedKeys, DotKeys]
+Attention = Union[AdditiveAttention, DotAttention]
+
+
 class EncodedDocuments(NamedTuple):
     """The encoder's output, as every step reads it: a row for each of B documents or, where it says N, each hypothesis.
 
@@ -68,25 +72,25 @@ class EncodedDocuments(NamedTuple):
     """
 
     states: SharedStates
-    keys: SharedKeys
+    keys: Keys
     padding: Tensor
-    sentence_keys: Optional[SharedKeys] = None
+    sentence_keys: Optional[Keys] = None
     sentence_ids: Optional[Tensor] = None
     sentence_padding: Optional[Tensor] = None
 
     @classmethod
-    def of(cls, encoder_out: Dict[str, Any], rows: int) -> "EncodedDocuments":
-        """From the encoder's output, for N = ``rows`` hypotheses."""
+    def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
+        """From the encoder's output, for N = ``rows`` hypotheses, with keys of the kind that the attention compares."""
         beams = rows // _documents(encoder_out)
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
-            SharedKeys(encoder_out["keys"][0]),
+            keys(encoder_out["keys"][0]),
             encoder_out["encoder_padding_mask"][0].repeat_interleave(beams, dim=0),
         )
         if "sentence_keys" not in encoder_out:
             return documents
         return documents._replace(
-            sentence_keys=SharedKeys(encoder_out["sentence_keys"][0]),
+            sentence_keys=keys(encoder_out["sentence_keys"][0]),
             sentence_ids=encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0),
             sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
         )
@@ -105,6 +109,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
         output: weight (V, E) of the output layer, or a shared table that begins with these rows.
         source_words: for each known word of the documents its id among ``dictionary``, or 0; None: the same words.
+        context: M, the width of the encoder's states.
     """
 
     shares_documents = True
@@ -116,10 +121,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         dictionary: Any,
         embed_tokens: nn.Embedding,
         output: nn.Parameter,
-        source_words: Optional[Tensor] = None,
+        source_words: Optional[Tensor],
+        context: int,
     ):
         super().__init__(dictionary)
-        word, hidden, context = embed_tokens.embedding_dim, cfg.decoder_hidden_size, 2 * cfg.encoder_hidden_size
+        word, hidden = embed_tokens.embedding_dim, cfg.decoder_hidden_size
         self.large_vocabulary_trick = int(cfg.large_vocabulary_trick)
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
@@ -128,19 +134,27 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.attends_after = str(cfg.attention_query) == "after"
         state = 2 * hidden if is_lstm else hidden
         asking = (state, 0 if self.attends_after else word, cfg.attention_dim)
-        self.attention = AdditiveAttention(*asking)
-        self.sentence_attention: Optional[AdditiveAttention] = None
+        self.is_dot = str(cfg.attention_score) == "dot"
+        self.attention: Attention = DotAttention() if self.is_dot else AdditiveAttention(*asking)
+        self.sentence_attention: Optional[Attention] = None
         if cfg.hierarchical_attention:
-            self.sentence_attention = AdditiveAttention(*asking)
+            self.sentence_attention = DotAttention() if self.is_dot else AdditiveAttention(*asking)
         self.temporal = bool(cfg.temporal_attention)
         self.coverage_weight: Optional[nn.Parameter] = None
         if cfg.coverage:
             self.coverage_weight = nn.Parameter(torch.empty(cfg.attention_dim).uniform_(-0.1, 0.1))
         self.merge = nn.Linear(word + context, word) if cfg.merge_input else None
         read = word if cfg.merge_input else word + context
-        self.cell = with_one_bias(nn.LSTMCell(read, hidden)) if is_lstm else nn.GRUCell(read, hidden)
-        self.is_linear_readout = str(cfg.readout) == "linear"
-        self.readout = nn.Linear(hidden + context + (0 if self.is_linear_readout else word), output.shape[1])
+        if is_lstm:
+            self.cell: nn.Module = with_one_bias(nn.LSTMCell(read, hidden))
+        else:
+            self.cell = (ElmanCell if str(cfg.rnn_cell) == "elman" else nn.GRUCell)(read, hidden)
+        self.has_cell_state, self.hidden_size = is_lstm, hidden
+        self.readout_kind = str(cfg.readout)
+        self.readout: Optional[nn.Linear] = None
+        if self.readout_kind != "none":
+            read_out = hidden + context + (word if self.readout_kind == "tanh" else 0)
+            self.readout = nn.Linear(read_out, output.shape[1])
         self.output_projection = OutputLayer(output, len(dictionary))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
@@ -203,9 +217,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     def _read_out(self, outputs: StepOutputs) -> Tensor:
         """What goes into the output layer (N, T, R)."""
-        if self.is_linear_readout:
-            readouts: Tensor = self.readout(torch.cat([outputs.hidden, outputs.contexts], dim=2))
-            return readouts
+        if self.readout is None or self.readout_kind == "linear":
+            readouts = torch.cat([outputs.hidden, outputs.contexts], dim=2)
+            return readouts if self.readout is None else self.readout(readouts)
         return torch.tanh(self.readout(torch.cat([outputs.hidden, outputs.inputs, outputs.contexts], dim=2)))
 
     def _run_steps(
@@ -217,7 +231,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         left_padded = not bool(
             real[:, 0].all()
         )  # behind a summary's end nothing is used, so the right side needs no care
-        documents = EncodedDocuments.of(encoder_out, rows)
+        documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # unbound once: the gradient of indexing would be a tensor of all steps for each of them
         steps = words.unbind(1)
         queries = self._word_queries(self.attention, words)
@@ -254,7 +268,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     @staticmethod
-    def _word_queries(attention: Optional[AdditiveAttention], words: Tensor) -> Sequence[Optional[Tensor]]:
+    def _word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
         """What the words before (N, T, E) contribute to the queries, (N, A) for each step, or None for each."""
         if attention is None or attention.from_word is None:
             return [None] * words.shape[1]
@@ -280,10 +294,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if saved:
             return DecoderState(**saved)
         beams = rows // _documents(encoder_out)
-        hidden = encoder_out["first_state"][0].repeat_interleave(beams, dim=0)
-        cell = encoder_out["first_cell"][0].repeat_interleave(beams, dim=0) if "first_cell" in encoder_out else None
-        _, length, width = encoder_out["encoder_out"][0].shape
-        context = encoder_out["encoder_out"][0].new_zeros(rows, width) if self.attends_after else None
+        states = encoder_out["encoder_out"][0]
+        _, length, width = states.shape
+        nothing = [states.new_zeros(_documents(encoder_out), self.hidden_size)]  # --bridge zero
+        hidden = encoder_out.get("first_state", nothing)[0].repeat_interleave(beams, dim=0)
+        cell = None
+        if self.has_cell_state:
+            cell = encoder_out.get("first_cell", nothing)[0].repeat_interleave(beams, dim=0)
+        context = states.new_zeros(rows, width) if self.attends_after else None
         zeros = at_least_float32(hidden).new_zeros(rows, length)
         spent = torch.full_like(zeros, -math.inf) if self.temporal else None
         return DecoderState(hidden, cell, context, spent, None if self.coverage_weight is None else zeros)
@@ -303,13 +321,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Returns:
             log of the attention (N, S), and the state with this step's attention in ``spent`` and ``covered``.
         """
-        scores = self.attention(state.query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
+        query = state.hidden if self.is_dot else state.query
+        scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
         if state.spent is not None:
             scores, spent = temporal_step(scores, state.spent)
             state = state._replace(spent=spent)
         log_weight = log_attention(scores[:, None], documents.padding)  # (N, 1, S)
         if self.sentence_attention is not None and documents.sentence_ids is not None:
-            of_sentences = self.sentence_attention(state.query, sentence_query, documents.sentence_keys)  # (N, L)
+            of_sentences = self.sentence_attention(query, sentence_query, documents.sentence_keys)  # (N, L)
             log_sentence = log_attention(of_sentences[:, None], documents.sentence_padding)
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
         log_weight = log_weight[:, 0]

@@ -14,79 +14,30 @@ MAX_POSITIONS = 100_000
 """fairseq wants a limit; a recurrent network has none."""
 
 
-class RecurrentEncoder(FairseqEncoder):
-    """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
+def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
+    """Width of a word's vector and those of its factors side by side."""
+    return words + sum(table.embedding_dim for table in factors.values())
 
-    The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
-    has another one for its memory cells (See et al. 2017).
+
+def key_width(cfg: Any) -> int:
+    """Width of what the decoder's queries are compared with."""
+    return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
+
+
+class WordEncoder(FairseqEncoder):
+    """What encoders of the recurrent family share: words and their factors, and the rows of their output.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
         factors: table of vectors of each source factor, by its name; read in alphabetical order.
-        sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
     """
 
-    def __init__(
-        self,
-        cfg: Any,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        factors: Dict[str, nn.Embedding],
-        sentence_mark: Optional[int],
-    ):
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
         super().__init__(dictionary)
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.factors = nn.ModuleDict({name: factors[name] for name in sorted(factors)})
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
-        width = embed_tokens.embedding_dim + sum(table.embedding_dim for table in factors.values())
-        states = 2 * cfg.encoder_hidden_size
-        self.rnn_cell = str(cfg.rnn_cell)
-        network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # "gru" or "lstm" in the names of its weights, too
-        self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
-        # computed once, for the attention of all steps
-        self.keys = nn.Linear(states, cfg.attention_dim, bias=False)
-        self.bridge = {"tanh": torch.tanh, "relu": torch.relu}[str(cfg.bridge)]
-        self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
-        self.first_cell = nn.Linear(states, cfg.decoder_hidden_size) if self.rnn_cell == "lstm" else None
-        self.sentence_mark = sentence_mark
-        self.sentences: Optional[SentenceEncoder] = None
-        if sentence_mark is not None:
-            self.sentences = SentenceEncoder(states, cfg.encoder_hidden_size, cfg.attention_dim)
-
-    def forward(
-        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
-    ) -> Dict[str, Any]:
-        """Encode documents.
-
-        Args:
-            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column a factor.
-
-        Returns:
-            lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
-            "encoder_padding_mask" (B, S), "first_state" (B, H_dec), "src_tokens"; of an LSTM also "first_cell"
-            (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A) and "sentence_padding_mask"
-            (B, N).
-        """
-        padding = src_tokens.eq(self.padding_idx)
-        network = getattr(self, self.rnn_cell)
-        states, last, last_cells = network(self.dropout(self._embed(src_tokens, factors)), padding)
-        states = self.dropout(states)
-        out: Dict[str, List[Tensor]] = {
-            "encoder_out": [states],
-            "keys": [self.keys(states)],
-            "encoder_padding_mask": [padding],
-            "first_state": [self.bridge(self.first_state(last))],
-            "src_tokens": [src_tokens],
-        }
-        if self.first_cell is not None:
-            out["first_cell"] = [self.bridge(self.first_cell(last_cells))]
-        if self.sentences is not None and self.sentence_mark is not None:
-            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
-            keys, missing = self.sentences(states, ids, padding)
-            out |= {"sentence_ids": [ids], "sentence_keys": [keys], "sentence_padding_mask": [missing]}
-        return out
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Word vectors and those of the factors side by side, (B, S, D)."""
@@ -115,3 +66,77 @@ class RecurrentEncoder(FairseqEncoder):
 
     def max_positions(self) -> int:
         return MAX_POSITIONS
+
+
+class RecurrentEncoder(WordEncoder):
+    """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
+
+    The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
+    has another one for its memory cells (See et al. 2017).
+
+    Args:
+        cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
+        factors: table of vectors of each source factor, by its name; read in alphabetical order.
+        sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
+    """
+
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        factors: Dict[str, nn.Embedding],
+        sentence_mark: Optional[int],
+    ):
+        super().__init__(cfg, dictionary, embed_tokens, factors)
+        width = input_width(embed_tokens.embedding_dim, factors)
+        states = 2 * cfg.encoder_hidden_size
+        self.rnn_cell = str(cfg.rnn_cell)
+        network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
+        # "gru" or "lstm" in the names of its weights, too
+        self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
+        # computed once, for the attention of all steps
+        self.keys = nn.Linear(states, key_width(cfg), bias=False)
+        self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "zero": None}[str(cfg.bridge)]
+        self.first_state = self.first_cell = None
+        if self.bridge is not None:
+            self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
+            self.first_cell = nn.Linear(states, cfg.decoder_hidden_size) if self.rnn_cell == "lstm" else None
+        self.sentence_mark = sentence_mark
+        self.sentences: Optional[SentenceEncoder] = None
+        if sentence_mark is not None:
+            self.sentences = SentenceEncoder(states, cfg.encoder_hidden_size, key_width(cfg))
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
+    ) -> Dict[str, Any]:
+        """Encode documents.
+
+        Args:
+            src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column a factor.
+
+        Returns:
+            lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
+            "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
+            "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A) and
+            "sentence_padding_mask" (B, N).
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        network = getattr(self, self.rnn_cell)
+        states, last, last_cells = network(self.dropout(self._embed(src_tokens, factors)), padding)
+        states = self.dropout(states)
+        out: Dict[str, List[Tensor]] = {
+            "encoder_out": [states],
+            "keys": [self.keys(states)],
+            "encoder_padding_mask": [padding],
+            "src_tokens": [src_tokens],
+        }
+        if self.bridge is not None and self.first_state is not None:
+            out["first_state"] = [self.bridge(self.first_state(last))]
+        if self.bridge is not None and self.first_cell is not None:
+            out["first_cell"] = [self.bridge(self.first_cell(last_cells))]
+        if self.sentences is not None and self.sentence_mark is not None:
+            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
+            keys, missing = self.sentences(states, ids, padding)
+            out |= {"sentence_ids": [ids], "sentence_keys": [keys], "sentence_padding_mask": [missing]}
+        return out

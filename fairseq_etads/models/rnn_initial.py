@@ -10,11 +10,13 @@ SEES_STD, SEES_RANGE = 1e-4, 0.02
 """See et al.'s code: word vectors, bridge and output layer are normal, cut off at two deviations; networks uniform."""
 
 
-def new_table(dictionary: Dictionary, width: int, tiny: bool = False) -> nn.Embedding:
-    """New word vectors; that of padding is 0. ``tiny``: with See et al.'s deviation."""
+def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
+    """New word vectors; that of padding is 0. ``tiny``: with See et al.'s deviation. ``bound``: uniform within it."""
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
         _tiny(table.weight)
+    elif bound:
+        nn.init.uniform_(table.weight, -bound, bound)
     else:
         nn.init.normal_(table.weight, std=INITIAL_STD)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -51,6 +53,16 @@ def begin_as_see_et_al(model: nn.Module) -> None:
                 _glorot(parameter, len(parameter), len(parameter))
             else:
                 nn.init.xavier_uniform_(parameter)
+
+
+def begin_uniform(model: nn.Module, bound: float) -> None:
+    """Begin uniformly within ± ``bound`` in all but the tables of vectors, which :func:`new_table` makes."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, parameter in model.named_parameters():
+        if name.endswith("encoder.positions.weight") or (
+            id(parameter) not in tables and "continuation" not in name and not name.endswith("output_projection.weight")
+        ):
+            nn.init.uniform_(parameter, -bound, bound)
 
 
 def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:

@@ -137,9 +137,22 @@ RECURRENTS = {
         ({"readout_dim": 8, "share_all_embeddings": True}, "--share-all-embeddings needs an output layer as wide as"),
     ],
     "rnn_cell": [{"rnn_cell": "lstm"}, {"rnn_cell": "lstm", "encoder_layers": 2, "dropout": 0.3}],
-    "bridge": [{"bridge": "relu"}],
+    "bridge": [{"bridge": "relu"}, {"bridge": "zero"}],
+    "encoder": [
+        {"encoder": "conv", "bridge": "zero"},
+        ({"encoder": "conv"}, "--bridge tanh does not go with --encoder conv"),
+    ],
+    "encoder_window": [
+        {"encoder": "conv", "bridge": "zero", "encoder_window": 3, "rnn_cell": "elman", "source_factors": "pos:3"},
+        ({"encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
+    ],
+    "attention_score": [
+        {"attention_score": "dot"},
+        {"attention_score": "dot", "encoder": "conv", "bridge": "zero", "pointer": "soft"},
+    ],
+    "uniform_init": [{"uniform_init": 0.1}, ({"uniform_init": -0.1}, "--uniform-init -0.1: choose 0 or more")],
     "attention_query": [{"attention_query": "after"}],
-    "readout": [{"readout": "linear"}],
+    "readout": [{"readout": "linear"}, {"readout": "none"}],
     "share_input_embeddings": [
         {"share_input_embeddings": True},
         ({"share_input_embeddings": True, "share_all_embeddings": True}, "has no effect with --share-all-embeddings"),

@@ -181,16 +181,14 @@ def test_each_option_alone_is_the_loop(options):
             word = decoder.embed_tokens.weight[token]
             if not after:
                 weights, context = attend(word)
-            read = torch.cat([word, context])
-            x = read
+            x = read = torch.cat([word, context])
             if decoder.merge is not None:
                 x = word = decoder.merge.weight @ read + decoder.merge.bias
+            gates = [getattr(decoder.cell, f"{name}h") for name in ("weight_i", "weight_h", "bias_i", "bias_h")]
             if c is None:
-                names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-                h = reference.gru_step(x, h, *(getattr(decoder.cell, name) for name in names))
+                h = reference.gru_step(x, h, *gates)
             else:
-                names = ("weight_ih", "weight_hh", "bias_ih")
-                h, c = reference_see.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+                h, c = reference_see.lstm_step(x, h, c, *gates[:3])
             if after:
                 weights, context = attend(word)
             covered = covered + weights
@@ -286,7 +284,8 @@ def test_it_begins_with_the_weights_of_the_papers_code():
             if name.endswith(ending):
                 seen.add(ending)
                 largest = parameter.abs().max().item()
-                assert 0.6 * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
+                reached = 0.6 if bound == 2 * SEES_STD else 0.9  # a cut normal distribution seldom reaches its bound
+                assert reached * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
         if name.endswith(("merge.bias", "readout.bias", "from_hidden.bias", "gate.bias")):
             assert not parameter.any(), name
         if "lstm.rnn.bias" in name or "decoder.cell.bias" in name:

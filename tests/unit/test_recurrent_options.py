@@ -22,6 +22,7 @@ def test_presets_have_the_papers_sizes():
     assert sizes["words_lvt2k_temp_att"] == (100, 200, 2000) and sizes["pg_coverage"] == (128, 256, 0)
     for name in ("pointer_generator", "pointer_generator_coverage"):  # with --pointer none their size is the paper's
         assert sizes[name] == (128, 256, 0) and PRESETS[name]["pointer"] == "soft"
+    assert sizes["ras_elman"] == sizes["ras_lstm"] == (512, 512, 0)
     assert sizes["gru_seq2seq"] == (200, 400, 0)
     assert sum(parse_factors(PRESETS["feats_lvt2k"]["source_factors"], dict.fromkeys(FACTORS)).values()) == 55
     assert RecurrentConfig().pointer == "none"

@@ -1,0 +1,197 @@
+"""RAS-Elman and RAS-LSTM (Chopra et al. 2016): equations against loops, what attention depends on, first weights."""
+
+import re
+from pathlib import Path
+
+import pytest
+import reference
+import reference_see
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, model_config
+from recurrent import DOCUMENTS, SUMMARIES, encode, log_probs, recurrent
+
+from fairseq_etads.layers.additive import DotAttention, DotKeys
+from fairseq_etads.models.conv_encoder import SOURCE_POSITIONS
+
+RAS = ["ras_elman", "ras_lstm"]
+
+
+def convolved(vectors, weight, bias):
+    """z of each of the vectors: sums of products over the window around it, zeros outside. weight (D, D, q)."""
+    reach, found = weight.shape[2] // 2, []
+    for i in range(len(vectors)):
+        z = bias.clone()
+        for k in range(-reach, reach + 1):
+            if 0 <= i + k < len(vectors):
+                z = z + weight[:, :, k + reach] @ vectors[i + k]
+        found.append(z)
+    return found
+
+
+def elman_step(x, h, w_x, w_h):
+    """h_t = σ(W [y; c] + U h), a number at a time."""
+    return torch.stack([torch.sigmoid(w_x[i] @ x + w_h[i] @ h) for i in range(len(h))])
+
+
+@pytest.mark.parametrize("arch", RAS)
+def test_it_is_the_papers_equations(arch):
+    model = recurrent(arch).double()
+    encoder, decoder, document, previous = model.encoder, model.decoder, DOCUMENTS[0], [EOS, 5, 6, 7]
+    with torch.no_grad():
+        encoder.convolution.weight.mul_(30)  # what attention prefers should show
+        got, extra = model(make_batch([document]), None, torch.tensor([previous]))
+        known = [word if word < 44 else 3 for word in [*document, EOS]]
+        words = [encoder.embed_tokens.weight[word] for word in known]
+        placed = [word + encoder.positions.weight[place] for place, word in enumerate(words)]
+        keys = convolved(placed, encoder.convolution.weight, encoder.convolution.bias)
+        h = c = torch.zeros(12).double()
+        for t, token in enumerate(previous):
+            scores = torch.stack([key @ h for key in keys])
+            weights = torch.stack(reference.softmax_row(list(scores)))
+            context = sum(weight * word for weight, word in zip(weights, words))
+            x = torch.cat([decoder.embed_tokens.weight[token], context])
+            if arch == "ras_elman":
+                h = elman_step(x, h, decoder.cell.from_input.weight, decoder.cell.from_hidden.weight)
+            else:
+                names = ("weight_ih", "weight_hh", "bias_ih")
+                h, c = reference_see.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+            output = decoder.output_projection
+            w_h, w_c = output.weight.split([12, 16], dim=1)
+            torch.testing.assert_close(extra["attn"][0][0, t], weights)
+            torch.testing.assert_close(got[0, t], w_h @ h + w_c @ context + output.bias[:, 0])
+            assert t == 0 or weights.max() - weights.min() > 0.05
+
+
+def test_without_positions_and_with_a_window_of_one_word_order_does_not_matter():
+    """Attention moves with the words; with either, it does not."""
+    order = torch.tensor([3, 0, 4, 1, 2, 5])  # the end symbol stays where it is
+    document = torch.tensor([[5, 6, 7, 8, 9, EOS]])
+    previous = torch.tensor([[EOS, 5, 6, 7]])
+    for positions, window, same in ((False, 1, True), (True, 1, False), (False, 5, False)):
+        model = recurrent("ras_elman", encoder_window=window)
+        with torch.no_grad():
+            model.encoder.convolution.weight.mul_(5)
+            if not positions:
+                model.encoder.positions.weight.zero_()
+        scores, extra = log_probs(model, document, previous)
+        other_scores, other = log_probs(model, document[:, order], previous)
+        close = torch.allclose(other["attn"][0], extra["attn"][0][:, :, order], atol=1e-5)
+        assert close == same and torch.allclose(other_scores, scores, atol=1e-5) == same
+
+
+def test_with_a_window_of_one_and_an_identity_it_is_plain_dot_attention():
+    model = recurrent("ras_elman", encoder_window=1, encoder_embed_dim=12)
+    with torch.no_grad():
+        model.encoder.positions.weight.zero_()
+        model.encoder.convolution.weight.copy_(torch.eye(12)[:, :, None])
+        model.encoder.convolution.bias.zero_()
+    encoded = encode(model, make_batch(DOCUMENTS))
+    torch.testing.assert_close(encoded["keys"][0], encoded["encoder_out"][0])
+
+
+def test_the_decoder_sees_the_convolution_by_attention_alone():
+    """With a convolution of zeros, attention is even and the context the mean of the word vectors."""
+    model = recurrent("ras_lstm")
+    with torch.no_grad():
+        model.encoder.convolution.weight.zero_()
+        model.encoder.convolution.bias.zero_()
+    tokens, previous = make_batch(DOCUMENTS, left=True), make_batch(SUMMARIES)
+    scores, extra = log_probs(model, tokens, previous)
+    real = tokens.ne(PAD)
+    even = real / real.sum(1, keepdim=True)
+    torch.testing.assert_close(extra["attn"][0], even[:, None].expand(-1, previous.shape[1], -1))
+    with torch.no_grad():
+        model.encoder.positions.weight.add_(7.0)
+    assert torch.equal(log_probs(model, tokens, previous)[0], scores)
+
+
+def test_words_behind_the_last_position_share_its_vector():
+    model = recurrent("ras_elman")
+    document = [5, 6] * SOURCE_POSITIONS
+    encoded = encode(model, make_batch([document]))
+    keys = encoded["keys"][0][0]
+    torch.testing.assert_close(keys[SOURCE_POSITIONS + 3], keys[SOURCE_POSITIONS + 5], rtol=0, atol=1e-5)
+    assert not torch.allclose(keys[7], keys[9], atol=1e-2)
+
+
+def test_dot_attention_has_the_gradient_of_the_plain_product():
+    """Formed once for all steps; in two backward passes."""
+    torch.manual_seed(1)
+    plain = torch.randn(2, 5, 3, requires_grad=True)
+    hidden = torch.randn(4, 2, 3, requires_grad=True)  # steps, documents
+    for _ in range(2):
+        shared = DotKeys(plain)
+        steps = [DotAttention()(step, None, shared).softmax(1) for step in hidden]
+        found = torch.autograd.grad(torch.stack(steps).pow(2).sum(), [plain, hidden])
+        expected = torch.einsum("tbd,bsd->tbs", hidden, plain).softmax(2)
+        want = torch.autograd.grad(expected.pow(2).sum(), [plain, hidden])
+        torch.testing.assert_close(torch.stack(steps), expected)
+        torch.testing.assert_close(found, want)
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"encoder_window": 4}, "--encoder-window 4: choose an odd number, 1 or more"),
+        ({"bridge": "tanh"}, "--bridge tanh does not go with --encoder conv"),
+        ({"encoder_layers": 2}, "--encoder-layers 2 does not go with --encoder conv"),
+        ({"hierarchical_attention": True}, "--hierarchical-attention needs the states of --encoder rnn"),
+        ({"coverage": True}, "--coverage needs --attention-score additive"),
+        ({"encoder": "rnn"}, "--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm"),
+        ({"encoder": "rnn", "encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
+        ({"uniform_init": -1.0}, "--uniform-init -1.0: choose 0 or more"),
+        ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init and --paper-init exclude one another"),
+        ({"share_all_embeddings": True}, "--share-all-embeddings needs --readout tanh or linear"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(changes, message):
+    with pytest.raises(ValueError) as error:
+        recurrent("ras_elman", **changes)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("arch", RAS)
+def test_it_begins_with_uniform_weights_of_the_papers_sizes(arch):
+    model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch), make_task())
+    for name, parameter in model.named_parameters():
+        assert 0.04 < parameter.abs().max() <= 0.05, name
+    assert model.encoder.convolution.weight.shape == (512, 512, 5)
+    assert model.encoder.positions.weight.shape == (200, 512)
+    assert model.decoder.output_projection.weight.shape == (44, 1024)
+    assert not model.encoder.embed_tokens.weight[PAD].any()
+
+
+@pytest.mark.parametrize(
+    "options", [{"rnn_cell": "lstm"}, {"hierarchical_attention": True, "temporal_attention": True}], ids=str
+)
+def test_dot_attention_and_a_first_state_of_zeros_go_with_the_recurrent_encoder(options):
+    model = recurrent("gru_seq2seq", attention_score="dot", bridge="zero", readout="none", **options)
+    assert "first_state" not in encode(model, make_batch(DOCUMENTS))
+    scores, _ = log_probs(model, make_batch(DOCUMENTS), make_batch(SUMMARIES))
+    alone, _ = log_probs(model, make_batch(DOCUMENTS[:1]), make_batch(SUMMARIES)[:1])
+    torch.testing.assert_close(scores[:1], alone, rtol=0, atol=1e-5)
+
+
+COSTS = {
+    "bridge zero": "-(2 * h + 1) * g",
+    "attention_score dot": "-(g + e + 2) * a + 2 * h * (g - a)",
+    "readout none": "-(g + e + 2 * h + 1) * e + V * (g + 2 * h - e)",
+    "encoder conv": "-6*h*(e + h) - 12*h - 2*h*(a + 3*g + e) + 200*e + (5*e + 1)*a + 3*e*g + e**2",
+}
+
+
+def test_the_options_cost_what_the_page_says():
+    def count(**options):
+        small = {**RECURRENT, "decoder_hidden_size": 14, "rnn_cell": "gru", **options}
+        return sum(parameter.numel() for parameter in make_model("gru_seq2seq", make_task(), **small).parameters())
+
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    for option, formula in COSTS.items():
+        name, value = option.split()
+        beside = {"bridge": "zero"} if name == "encoder" else {}
+        expected = eval(formula, {"h": 12, "g": 14, "a": 10, "e": 16, "V": 44})
+        assert count(**{name: value}, **beside) - count(**beside) == expected, option
+        row = next(row for row in page.splitlines() if row.startswith(f"| `--{name.replace('_', '-')} {value}`"))
+        written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
+        assert written == eval(formula, {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000}), row
