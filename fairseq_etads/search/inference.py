@@ -210,7 +210,8 @@ def _takes_over_relu(layer: Any, name: str) -> bool:
 
     One pass less over numbers that are four times as wide as all others.
     """
-    takes_over = name == "fc1" and getattr(layer, "activation_fn", None) is nn.functional.relu
+    activation = getattr(layer, "activation_fn", None)
+    takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
     if takes_over:
         layer.activation_fn = nn.Identity()
     return takes_over

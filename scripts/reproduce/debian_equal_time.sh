@@ -21,21 +21,21 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 out=$ROOT/runs/debian_equal_time steps=1500 seeds="1 2 3" size=8000 systems="etads pg_coverage"
 read_comparison --archs "$@"
 
-supervise etads-prepare "$text" "$out/prepared-8000" --tokens word --size "$size" --source-sentence-marks --factors tf idf
+supervise etads-prepare "$text" "$out/recurrent/prepared" --tokens word --size "$size" --source-sentence-marks --factors tf idf
 GENERATE=(--min-len 4 --max-len 30 --beam 5 --cpu -- --no-repeat-ngram-size 2)
 compared=() etads=() pg_coverage=()
 for seed in $seeds; do
     for arch in $systems; do
         run=$out/$arch-$seed
         if [ "$arch" = etads ]; then
-            run_system "$run" "$text" "$out/prepared" train_small $((steps * 5 / 8)) --text "$text" --cpu --arch etads \
+            run_system "$run" "$text" "$out/prepared" train_small $((steps > 1 ? steps * 5 / 8 : 1)) --text "$text" --cpu --arch etads \
                 --tokens word --size $((size / 8)) --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --pointer-continue \
                 --focus-center relative --focus-initial-scope 2,2,2,half --label-smoothing 0 --dropout 0.1
             etads+=("$run/summaries.txt")
         else
-            train_small_recurrent "$steps" "$run" "$out/prepared-8000" "$arch" --seed "$seed"
+            train_small_recurrent "$steps" "$run" "$out/recurrent/prepared" "$arch" --seed "$seed"
             # the last checkpoint: the best by likelihood may be from before the coverage loss
-            summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared-8000" --min-len 3 --max-len 30 --cpu \
+            summarise_once "$run" "$run/summaries.txt" --prepared "$out/recurrent/prepared" --min-len 3 --max-len 30 --cpu \
                 --checkpoint "$run/checkpoints/checkpoint_last.pt"
             pg_coverage+=("$run/summaries.txt")
         fi

@@ -42,7 +42,9 @@ def aggregation(kind, history=0, encoder=4, decoder=4):
         widths = [value.shape[1] for value in weights.values() if value.dim() == 2]
         assert (max(widths) == 16 * history) if kind == "proj" else all(width == 16 for width in widths)
         assert min(run.figures("copied")) > 0 and run.copied_unknown_words() > 0
-        assert run.repeated(3) == 0 and all(50 <= len(words) <= 120 for words in run.tokens())
+        # where a random model wrote <s>, which is not printed, two words seem to follow one another
+        assert run.repeated(3) <= 2 * run.unprinted()
+        assert all(50 - run.unprinted() <= len(words) <= 120 for words in run.tokens())
         assert " --lr 1e-4 --lr-scheduler reduce_lr_on_plateau " in (run.folder / "finished.txt").read_text()
 
     return check

@@ -230,6 +230,12 @@ class Run:
         tail = set(dictionary.symbols[dictionary.known_words :])
         return sum(word in tail for words in self.tokens() for word in words)
 
+    def unprinted(self) -> int:
+        """How many tokens of the summaries are scored but not printed: fairseq-generate leaves out ``<s>``."""
+        log = (self.folder / f"{self.summaries}.log").read_text(encoding="utf-8")
+        scores = [len(line.split("\t")[1].split()) for line in log.splitlines() if line.startswith("P-")]
+        return sum(scores) - sum(len(words) + 1 for words in self.tokens())
+
     def repeated(self, size: int) -> int:
         """The most often that a summary has an n-gram, less one."""
         counts = (Counter(zip(*(words[i:] for i in range(size)))) for words in self.tokens() if len(words) >= size)

@@ -112,7 +112,8 @@ def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
     first, program = next(
         (number, program)
         for number, word in enumerate(words) if "--" not in word
-        for program in ("scripts/generate.sh", "etads-prepare", "fairseq-train") if word in (program, f"{program})")
+        for program in ("scripts/generate.sh", "etads-prepare", "fairseq-train")
+        if re.search(rf"(^| ){program}\)?$", word)
     )  # fmt: skip
     words = words[first + 1 :]
     check_options(program, words[1:] if program == "fairseq-train" else words, tmp_path)
