@@ -23,8 +23,8 @@
 # least 35 words and three sentences, length penalty 0.9 (Wu), coverage penalty 5 at every step, no trigram twice but for those
 # with a full stop or the mark between sentences. The tagger is the released one without ELMo (words of 50, letters, LSTM of 2
 # layers, 2 x 100), Adagrad, batches of 32, at most 10 epochs.
-# Deviations: GRUs instead of LSTMs; a loss per word instead of per summary; the paper's published tagger has ELMo and GloVe and is
-# trained on 100,000 pairs, ours on all; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
+# Deviations: the summariser is See et al.'s (pointer_generator) with wider states; the paper's published tagger has ELMo and GloVe
+# and is trained on 100,000 pairs, ours on all; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the tagger's AUC and F1
 # in DIR/tagger-SEED/report.json.
 
@@ -44,7 +44,7 @@ prepared=$data/prepared
 train_summariser() {
     local lengths=(--truncate-source 400 --truncate-target 100)
     if [ "$arch" = pg ]; then
-        train_recurrent "$1" "$prepared" --arch pg_coverage --no-coverage --decoder-hidden-size 512 --batch-size 16 --dropout 0 \
+        train_recurrent "$1" "$prepared" --arch pointer_generator --decoder-hidden-size 512 --batch-size 16 --length-normalised \
             --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2 "${lengths[@]}" --max-update "$steps" \
             --seed "$2" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
     else
