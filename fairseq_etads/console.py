@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from typing import Any, Callable, Iterator, NoReturn, Tuple, Type
+from typing import Any, Callable, Iterator, NoReturn, Optional, Tuple, Type
 
 from . import __version__
 from .text.files import InputError
@@ -29,6 +29,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message behind the command's name and exit with status 2."""
         self.exit(USER_ERROR, f"{self.prog}: {message} (see --help)\n")
+
+
+def check_positive(**numbers: Optional[int]) -> None:
+    """Raise InputError for a number below 1; names are those of options, and None is an option that is not given."""
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
 def printable(text: str) -> str:

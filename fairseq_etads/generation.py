@@ -158,7 +158,7 @@ class SummaryGenerator:
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the copies are in evaluation mode, and nobody else changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
-        with _evaluating(others if self.lm_model is None else [*others, self.lm_model]):
+        with evaluating(others if self.lm_model is None else [*others, self.lm_model]):
             results = BeamSearch(
                 settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
                 constraints, bos_token, encoded, on_step,
@@ -225,7 +225,7 @@ class _Mode(NamedTuple):
 
 
 @contextlib.contextmanager
-def _evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
+def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
     """Models in evaluation mode inside; each module is back in its own mode after the last of simultaneous searches."""
     models = list(models)
     with _mode_lock:

@@ -1,10 +1,9 @@
 """The criterion ``summarization_rl``: learning from what a sampled summary is worth (self-critical training)."""
 
-import contextlib
 import logging
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
@@ -13,12 +12,12 @@ from fairseq.criterions import register_criterion
 from fairseq.data import data_utils
 from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
-from torch import Tensor, nn
+from torch import Tensor
 
 from .criterions import SummarizationNLL, SummarizationNLLConfig
 from .evaluation.rewards import Text, reward_by_name, split_sentences
-from .generation import SummaryGenerator
-from .layers.capabilities import decoder_capabilities
+from .generation import SummaryGenerator, evaluating
+from .layers.capabilities import decoder_capabilities, unwrapped
 from .search.encoded import EncodedBatch
 from .search.inference import InferenceModel
 from .text.words import SENTENCE_MARK
@@ -76,18 +75,6 @@ class Samples:
         self.unfinished = int(cut.sum())
 
 
-@contextlib.contextmanager
-def without_dropout(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode inside; each of its modules is in its own mode afterwards."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
 @register_criterion("summarization_rl", dataclass=SummarizationRLConfig)
 class SummarizationRL(SummarizationNLL):
     """Self-critical policy gradient, mixed with likelihood (Rennie et al. 2017; Paulus et al. 2018, section 3.2).
@@ -143,7 +130,7 @@ class SummarizationRL(SummarizationNLL):
         if len(taught):
             part = {"net_input": utils.apply_to_sample(lambda x: x[taught.to(x.device)], sample["net_input"])}
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
-            with without_dropout(model):
+            with evaluating([model]):  # without dropout
                 policy = self.policy_loss(model, part, some, gains[taught])
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
@@ -157,8 +144,7 @@ class SummarizationRL(SummarizationNLL):
 
         The encoder reads the documents once for both. Without a baseline there is no greedy summary.
         """
-        while hasattr(model, "module"):  # DistributedDataParallel and the like
-            model = model.module
+        model = unwrapped(model)
         if self._generators_of is not model:
             self._generators, self._generators_of = self._make_generators(model), model
         on_cpu = sample["net_input"]["src_tokens"].device.type == "cpu"

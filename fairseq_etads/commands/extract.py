@@ -1,14 +1,14 @@
 """The command ``etads-extract``: summaries that are sentences of their documents."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, run
+from ..console import Parser, check_positive, run
 from ..text.files import InputError
 from .labels import binarised
+from .runs import only_warnings
 
 WAYS = ("lead", "oracle", "selector", "tagger", "phrases")
 """Values of ``--by``."""
@@ -52,9 +52,7 @@ examples:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise InputError for options that have impossible values or no effect, or are missing."""
-    for option in ("sentences", "truncate_source"):
-        if getattr(args, option) is not None and getattr(args, option) < 1:
-            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
+    check_positive(sentences=args.sentences, truncate_source=args.truncate_source)
     needs = args.by in BY_PROBABILITIES
     if needs and args.selection is None:
         raise InputError(f"--by {args.by}: needs --selection, the folder with what etads-select wrote")
@@ -74,8 +72,7 @@ def _extract(args: argparse.Namespace) -> None:
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
     from .extracting import write_extracts  # isort: skip
 
-    for name in ("fairseq", "fairseq_etads"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    only_warnings()
     print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
 
 

@@ -72,8 +72,7 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
     def oracle(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
         reference = summary_sentences(pairs.summary(number), subwords)
-        # an unknown word is equal to no other
-        known = [["" if word == pairs.unk else word for word in sentence] for sentence in reference]
+        known = [pairs.without_unknown(sentence) for sentence in reference]
         return [sentences[place] for place in greedy_extract(sentences, known)]
 
     if unit is None:

@@ -64,14 +64,14 @@ class Labeller(NamedTuple):
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
         # marks stay in the summary, so that no run goes across two of its sentences
-        words = self._known(Text.of(summary, self.subwords).words)
+        words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def _sentences(self, document: Text, summary: List[str]) -> List[str]:
         sentences = document.sentences()
-        references = [self._known(sentence) for sentence in summary_sentences(summary, self.subwords)]
+        references = [self.pairs.without_unknown(sentence) for sentence in summary_sentences(summary, self.subwords)]
         if self.kind == "match":
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
@@ -79,10 +79,6 @@ class Labeller(NamedTuple):
         rows = selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
-
-    def _known(self, words: List[str]) -> List[str]:
-        """The words of a summary; an unknown one is equal to none of the document's, unknown or not."""
-        return ["" if word == self.pairs.unk else word for word in words]
 
 
 _labeller: Optional[Labeller] = None

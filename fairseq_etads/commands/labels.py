@@ -1,15 +1,15 @@
 """The command ``etads-labels``: which words or sentences of each document its reference summary uses."""
 
 import argparse
-import logging
 import os
 import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, run
+from ..console import Parser, check_positive, run
 from ..selection.files import file_name
 from ..text.files import InputError
+from .runs import only_warnings
 
 KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
 """Values of ``--kind`` -> what they are about."""
@@ -55,16 +55,13 @@ def binarised(data: Path) -> Path:
 
 
 def _make(args: argparse.Namespace) -> None:
-    for option in ("jobs", "truncate_source"):
-        if getattr(args, option) < 1:
-            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
+    check_positive(jobs=args.jobs, truncate_source=args.truncate_source)
     folder = binarised(args.data)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
     from .label_making import make_labels, splits_of  # isort: skip
 
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    only_warnings()
     for split in args.subset or splits_of(folder):
         path = (args.out or folder) / file_name("labels", KINDS[args.kind], split)
         print(f"{path}: {make_labels(folder, split, args.kind, args.truncate_source, path, args.jobs)}")

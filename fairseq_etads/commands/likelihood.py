@@ -1,14 +1,13 @@
 """The command ``etads-likelihood``: how likely a trained model finds each reference summary."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, run
+from ..console import Parser, check_positive, run
 from ..evaluation.likelihood_file import CHECKPOINTS, likelihood_file
-from ..text.files import InputError
+from .runs import checkpoint_and_data, only_warnings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,23 +37,13 @@ examples:
 
 
 def _score(args: argparse.Namespace) -> None:
-    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
-    if not checkpoint.is_file():
-        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
-    if args.max_tokens < 1:
-        raise InputError(f"--max-tokens {args.max_tokens}: choose 1 or more")
-    prepared = args.prepared or args.run / "prepared"
-    data: Optional[Path] = prepared / "bin"
-    if not (prepared / "bin").is_dir():
-        if args.prepared:
-            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
-        data = None
+    checkpoint, data = checkpoint_and_data(args)
+    check_positive(max_tokens=args.max_tokens)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
     from .reference_likelihood import score_subset  # isort: skip
 
-    for name in ("fairseq", "fairseq_etads"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    only_warnings()
 
     path = likelihood_file(args.run, args.subset, args.checkpoint)
     found, is_new = score_subset(checkpoint, data, args.subset, path, args.max_tokens, args.device)

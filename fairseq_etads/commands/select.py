@@ -1,14 +1,13 @@
 """The command ``etads-select``: how likely a trained selector finds each word or sentence of the documents."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, run
+from ..console import Parser, check_positive, run
 from ..evaluation.likelihood_file import CHECKPOINTS
-from ..text.files import InputError
+from .runs import checkpoint_and_data, only_warnings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,24 +45,13 @@ examples:
 
 
 def _select(args: argparse.Namespace) -> None:
-    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
-    if not checkpoint.is_file():
-        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
-    for option in ("max_tokens", "truncate_source"):
-        if getattr(args, option) is not None and getattr(args, option) < 1:
-            raise InputError(f"--{option.replace('_', '-')} {getattr(args, option)}: choose 1 or more")
-    prepared = args.prepared or args.run / "prepared"
-    data: Optional[Path] = prepared / "bin"
-    if not (prepared / "bin").is_dir():
-        if args.prepared:
-            raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
-        data = None
+    checkpoint, data = checkpoint_and_data(args)
+    check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
     from .selecting import select  # isort: skip
 
-    for name in ("fairseq", "fairseq_etads"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    only_warnings()
     select(checkpoint, data, args)
 
 

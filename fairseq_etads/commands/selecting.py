@@ -47,9 +47,9 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
         subwords = detect_subwords(task.src_dict)
-        fields = [_fields(row, pairs.document(number), model.unit, subwords, limit) for number, row in enumerate(rows)]
-        hashes = (source_hash(pairs.document(number)) for number in range(len(pairs)))
-        write_rows(path, header, zip(hashes, fields))
+        documents = map(pairs.document, range(len(pairs)))
+        lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
+        write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         labels = (args.labels or folder) / file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:

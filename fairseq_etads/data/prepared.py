@@ -42,6 +42,10 @@ class PreparedPairs:
         """All tokens of a summary."""
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
+    def without_unknown(self, words: List[str]) -> List[str]:
+        """Words of a summary; an unknown one becomes the empty word, which is equal to none of a document's."""
+        return ["" if word == self.unk else word for word in words]
+
 
 def prepared_folder(data: str) -> Optional[Path]:
     """The folder that etads-prepare made and in which the binarised data lie; None if they were made otherwise."""

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
+from ..layers.capabilities import unwrapped
 from ..text.words import Characters
 from ..vocabulary.dictionary import known_words
 from .rouge import METRICS, Settings, score_pair
@@ -269,8 +270,7 @@ class ValidationSummaries:
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
         """The best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
-        while hasattr(model, "module"):  # DistributedDataParallel and the like
-            model = model.module
+        model = unwrapped(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
         chosen = torch.tensor(rows, device=sample["net_input"]["src_tokens"].device)

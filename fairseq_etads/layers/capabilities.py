@@ -30,6 +30,13 @@ class DecoderCapabilities(NamedTuple):
     drops_layers: bool = False
 
 
+def unwrapped(model: Any) -> Any:
+    """The model inside DistributedDataParallel and the like."""
+    while hasattr(model, "module"):
+        model = model.module
+    return model
+
+
 def decoder_capabilities(model: Any) -> DecoderCapabilities:
     """The capabilities of a model's decoder; the defaults for a model without one."""
     decoder = getattr(model, "decoder", None)

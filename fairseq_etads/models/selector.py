@@ -7,7 +7,7 @@ etads-select writes down their probabilities.
 import math
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -41,10 +41,11 @@ class Selector(SummarizationModel, BaseFairseqModel):
     """A model that selects words or sentences of documents.
 
     Attributes:
-        unit: "words" or "sentences".
+        unit: "words" or "sentences". special: tokens of documents that are no words.
     """
 
     unit: str
+    special: List[int]
 
     @property
     def label_unit(self) -> str:
@@ -58,6 +59,13 @@ class Selector(SummarizationModel, BaseFairseqModel):
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Values of tokens (B, S), MISSING where there is none -> of units (B, U)."""
         raise NotImplementedError
+
+    def real_words(self, src_tokens: Tensor) -> Tensor:
+        """Which tokens of documents (B, S) are words: (B, S) bool."""
+        real = torch.ones_like(src_tokens, dtype=torch.bool)
+        for number in self.special:
+            real &= src_tokens != number
+        return real
 
     @staticmethod
     def options(cfg: Any) -> Any:
@@ -137,9 +145,7 @@ class WordTagger(Selector):
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Documents (B, S), int64 -> logits of their tokens (B, S)."""
-        real = torch.ones_like(src_tokens, dtype=torch.bool)
-        for number in self.special:
-            real &= src_tokens != number
+        real = self.real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
             x = torch.cat([x, self.letter_dropout(self.spelling(src_tokens))], dim=2)
@@ -193,15 +199,9 @@ class SentenceExtractor(Selector):
             )
         return cls(options, task)
 
-    def _real(self, src_tokens: Tensor) -> Tensor:
-        real = torch.ones_like(src_tokens, dtype=torch.bool)
-        for number in self.special:
-            real &= src_tokens != number
-        return real
-
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Documents (B, S), int64 -> logits of their sentences (B, U), those among them that are not read."""
-        real = self._real(src_tokens)
+        real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
         batch, count, width = tokens.shape
         there = there.reshape(batch * count, width)
@@ -219,7 +219,7 @@ class SentenceExtractor(Selector):
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """A sentence has the largest value of its words, which all have the same; MISSING without words."""
-        real = self._real(src_tokens)
+        real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")

@@ -1,5 +1,6 @@
 """What ``etads-tune`` lets one choose, and its defaults; without torch and fairseq."""
 
+from ..console import check_positive
 from ..text.files import InputError
 
 METRICS = ("mean", "rouge1", "rouge2", "rougeL")
@@ -14,6 +15,4 @@ def check_options(metric: str, **numbers: int) -> None:
     """Raise InputError for an unknown metric or a number below 1."""
     if metric not in METRICS:
         raise InputError(f"--metric {metric}: choose {', '.join(METRICS)}")
-    for name, number in numbers.items():
-        if number < 1:
-            raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
+    check_positive(**numbers)
