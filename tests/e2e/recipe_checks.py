@@ -194,16 +194,55 @@ def bottom_up(selects):
         decoding |= {"min_sentences": "3", "stepwise_coverage_penalty": "True", "selection_factor": "2.0"}
         assert {name: run.decoding(name) for name in decoding} == decoding
         assert (run.decoding("selection") != "None") == selects
-        if not selects:
-            return
-        report = json.loads((run.folder.parent / "tagger-1/report.json").read_text(encoding="utf-8"))
-        assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
-        _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
+        if selects:
+            copies_what_the_tagger_chose(run)
+
+    return check
+
+
+def copies_what_the_tagger_chose(run):
+    """Words of the copy tail, which can only be copied, are among those above the threshold; the tagger was scored."""
+    selects(run.folder.parent / "tagger-1")
+    _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
+    documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+    tail = set(run.dictionary("target").symbols[run.dictionary("target").known_words :])
+    for line, document, summary in zip(lines, documents, run.tokens()):
+        values = [0 if value == "-" else float(value) for value in line.split("\t")[1].split()]  # "-": a mark
+        chosen = {word for word, value in zip(document.split(), values) if value > 0.15 or max(values) <= 0.15}
+        assert tail.intersection(summary) <= chosen
+
+
+def selects(folder):
+    """A selector's report has its figures on both splits."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
+
+
+def extraction(by, selector=False):
+    """Summaries are sentences of their documents, of which ``lead`` takes three; and a selector was scored."""
+
+    def check(run):
         documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
-        tail = set(run.dictionary("target").symbols[run.dictionary("target").known_words :])
-        for line, document, summary in zip(lines, documents, run.tokens()):
-            values = [float(value) for value in line.split("\t")[1].split()]
-            chosen = {word for word, value in zip(document.split(), values) if value > 0.15 or max(values) <= 0.15}
-            assert tail.intersection(summary) <= chosen
+        summaries = (run.folder / run.summaries).read_text(encoding="utf-8").splitlines()
+        for document, summary in zip(documents, summaries):
+            sentences = ["".join(sentence.split()) for sentence in document.split("<q>")]
+            taken = ["".join(sentence.split()) for sentence in summary.split("<q>")]
+            # the last that was read may have been cut
+            assert all(any(sentence.startswith(part) for sentence in sentences) for part in taken)
+            assert by != "lead" or taken == sentences[:3]
+        if selector:
+            selects(run.folder)
+
+    return check
+
+
+def abstraction(selects):
+    """ETADS with a pointer; with the tagger's mask, or without."""
+
+    def check(run):
+        debian_transformer(focus=True, saliency=True, pointer=True)(run)
+        assert (run.decoding("selection") != "None") == selects
+        if selects:
+            copies_what_the_tagger_chose(run)
 
     return check

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from recipe_checks import (
+    abstraction,
     aggregation,
     bart,
     bottom_up,
@@ -15,6 +16,7 @@ from recipe_checks import (
     debian_transformer,
     encoder_sharing,
     etads,
+    extraction,
     on_duc,
     recurrent,
     see,
@@ -170,6 +172,19 @@ RECIPES_AND_ROWS = [
         "sumpubmed_continue", sumpubmed, {"without": continuation(False), "with": continuation(True)},
         option="--systems", given=STEPPED, more=(*TRANSFORMER, "--encoder-attention-heads", "4"),
         scores=("rouge.json", "../analysis.json"),
+    ),
+    Recipe(
+        "sumpubmed_selection", sumpubmed,
+        {
+            "lead": extraction("lead"),
+            "oracle": extraction("oracle"),
+            "tagger": extraction("tagger", selector=True),
+            "extractor": extraction("extractor", selector=True),
+            "summariser": abstraction(False),
+            "bottom-up": abstraction(True),
+        },
+        given=STEPPED, more=(*TRANSFORMER, "--encoder-attention-heads", "4"), scores=("rouge.json", "../analysis.json"),
+        steps={"lead": 0, "oracle": 0, "tagger": STEPS * 5 // 8, "extractor": STEPS * 5 // 8},
     ),
 ]  # fmt: skip
 ROWS = [pytest.param(recipe, row, id=f"{recipe.name}-{row}") for recipe in RECIPES_AND_ROWS for row in recipe.rows]

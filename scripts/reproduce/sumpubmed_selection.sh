@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# What content selection brings on long documents: extraction by learnt selectors, and ETADS with and without Bottom-Up's mask.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
+#   scripts/reproduce/sumpubmed_selection.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summariser]
+#
+#   --data DIR      what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --out DIR       default: runs/sumpubmed_selection in the repository
+#   --rows LIST     of the rows below; default: all
+#   --steps N       training steps of the summariser (default: 2600, two epochs); the two selectors have 5/8 of them
+#   --seeds LIST    default: "1"
+#   --cpu           do not use a GPU
+#
+#   ROW             what writes the summary
+#   lead            the first three sentences
+#   oracle          all sentences that raise the recall of the reference, which is known: the labels of the extractor
+#   tagger          the three sentences whose words the tagger finds likeliest
+#   extractor       the three sentences that the sentence extractor finds likeliest
+#   summariser      etads with a soft pointer
+#   bottom-up       the same model, copying only words that the tagger has chosen
+#
+# The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, but for --pointer-continue. The first
+# 200 words of a document are read, also for extraction, and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
+# Bottom-Up's threshold and factor are --threshold and --factor. The selectors are those of docs/selection.md.
+# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of bottom-up
+# minus summariser. The selectors' AUC and F1 are in DIR/tagger-SEED/report.json and DIR/extractor-SEED/report.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="lead oracle tagger extractor summariser bottom-up"
+data="" out=$ROOT/runs/sumpubmed_selection rows=$all steps=2600 seeds="1" threshold=0.15 factor=2
+read_options "--data --out --rows --steps --seeds --threshold --factor --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_sumpubmed.sh
+need_integer --steps "$steps"
+need_choices --rows "$rows" "$all"
+use_environment
+prepared=$data/prepared
+selector_steps=$((steps > 1 ? steps * 5 / 8 : 1))
+
+# train_selector RUN SEED ARCH KIND: a selector trained on labels of KIND, and its probabilities of validation and test documents.
+train_selector() {
+    local run=$1 seed=$2 arch=$3 kind=$4 labels=$out/labels-$4
+    mkdir -p "$labels"
+    [ -f "$labels/complete" ] ||
+        { etads-labels "$prepared" --kind "$kind" --truncate-source 200 --out "$labels"; touch "$labels/complete"; }
+    train_once "$run" "$prepared" --arch "$arch" --criterion selection_nll --labels "$labels" --truncate-source 200 \
+        --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 \
+        --required-batch-size-multiple 1 --max-update "$selector_steps" --best-checkpoint-metric auc \
+        --maximize-best-checkpoint-metric --num-workers 0 --seed "$seed" ${device[@]+"${device[@]}"}
+    [ "$run/report.json" -nt "$run/finished.txt" ] ||
+        etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
+}
+
+# train_summariser RUN SEED
+train_summariser() {
+    train_small "$steps" --prepared "$prepared" --out "$1" --arch etads --pointer soft --truncate-source 200 \
+        --truncate-target 100 ${device[@]+"${device[@]}"} -- --seed "$2" "${SINUSOIDAL[@]}" --focus-center relative \
+        --focus-initial-scope 2,2,2,half ${more[@]+"${more[@]}"}
+}
+
+# extract RUN [options of etads-extract]: RUN/summaries.txt, unless it is newer than the selector in RUN.
+extract() {
+    local run=$1
+    shift
+    mkdir -p "$run"
+    { [ -s "$run/summaries.txt" ] && [ ! "$run/report.json" -nt "$run/summaries.txt" ]; } ||
+        etads-extract "$prepared" "$run/summaries.txt" --truncate-source 200 "$@"
+}
+
+# summarise RUN [options of fairseq-generate]
+summarise() {
+    local run=$1
+    shift
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 100 \
+        ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 3 "$@"
+}
+
+for seed in $seeds; do
+    summariser=$out/summariser-$seed tagger=$out/tagger-$seed
+    for row in $rows; do
+        run=$out/$row-$seed
+        case $row in
+            lead | oracle) extract "$run" --by "$row" ;;
+            extractor)
+                train_selector "$run" "$seed" sentence_extractor extract
+                extract "$run" --by selector --selection "$run" ;;
+            tagger)
+                train_selector "$run" "$seed" word_tagger words
+                extract "$run" --by tagger --selection "$run" ;;
+            summariser)
+                train_summariser "$run" "$seed"
+                summarise "$run" ;;
+            bottom-up)
+                train_summariser "$summariser" "$seed"
+                train_selector "$tagger" "$seed" word_tagger words
+                mkdir -p "$run"
+                for name in checkpoints train.log finished.txt; do ln -sfn "../${summariser##*/}/$name" "$run/$name"; done
+                summarise "$run" --selection "$tagger" --selection-threshold "$threshold" --selection-factor "$factor" ;;
+        esac
+        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+    done
+done
+score_table "$out" "$rows" "$seeds"
+compared=() alone=() masked=()
+for seed in $seeds; do
+    alone+=("$out/summariser-$seed/summaries.txt") masked+=("$out/bottom-up-$seed/summaries.txt")
+    for row in $rows; do compared+=(--system "$row-$seed=$out/$row-$seed/summaries.txt"); done
+done
+etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
+case $rows in
+    *summariser*bottom-up*) etads-compare "$data/text/test.target" --a "${masked[@]}" --b "${alone[@]}" --json "$out/compare.json" ;;
+esac
