@@ -87,6 +87,19 @@ def continuation(has_it):
     return check
 
 
+def rewarded(has_rewards, again=False):
+    """Whether summaries were drawn and rewarded; whether training began with the model of the row likelihood."""
+
+    def check(run):
+        continuation(True)(run)
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert ("sampled_words" in log and "reward_rougeL" in log) == has_rewards
+        first = str(run.option("finetune_from_model", "checkpoint"))
+        assert first.endswith("likelihood-1/checkpoints/checkpoint_best.pt") == again
+
+    return check
+
+
 MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
 
 

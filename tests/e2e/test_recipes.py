@@ -19,6 +19,7 @@ from recipe_checks import (
     extraction,
     on_duc,
     recurrent,
+    rewarded,
     see,
 )
 from recipes import (
@@ -162,6 +163,12 @@ RECIPES_AND_ROWS = [
         {"etads": continuation(True), "pg_coverage": recurrent(pointer="soft", coverage=True)},
         option="--archs", given=(*ON_DEBIAN, "--size", "24"), place="--text", scores=("../analysis.json",),
         steps={"etads": STEPS * 5 // 8},
+    ),
+    Recipe(
+        "debian_rewards", debian,
+        {"likelihood": rewarded(False), "longer": rewarded(False, again=True), "rewards": rewarded(True, again=True)},
+        given=(*ON_DEBIAN, "--size", "12"), place="--text", scores=("rouge.json", "../analysis.json"),
+        steps={"likelihood": STEPS * 15 // 16},
     ),
     Recipe(
         "sumpubmed_temporal", sumpubmed,

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# What training with rewards brings, and what it costs: etads on Debian synopses, before and after 1,000 self-critical updates.
+#
+#   scripts/reproduce/debian_rewards.sh [--out DIR] [--steps N] [--seeds "1 2"] [--rows "likelihood longer rewards"]
+#
+#   --out DIR      default: runs/debian_rewards in the repository
+#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --steps N      updates after the training by likelihood (default: 1000, which take 25 minutes on one core with rewards)
+#   --size N       known words (default: 1000)
+#   --seeds LIST   default: "1 2"
+#   --rows LIST    of the rows below; default: all
+#
+#   ROW            training
+#   likelihood     15/16 of N steps by likelihood: etads as in debian_equal_time.sh
+#   longer         the same model after N more steps by likelihood
+#   rewards        the same model after N self-critical updates with ROUGE-L: --criterion summarization_rl
+#
+# The rows longer and rewards begin with the same parameters and the same rate of learning. The best checkpoint by validation loss
+# is decoded, with rewards the last, since that loss is no measure of them. Beam 5, 4 to 30 words, no pair of words twice.
+# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of
+# rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are gamed.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="likelihood longer rewards"
+out=$ROOT/runs/debian_rewards steps=1000 seeds="1 2" size=1000 systems=$all
+read_comparison --rows "$@"
+
+# train RUN SEED STEPS [options of fairseq-train]
+train() {
+    local run=$1 seed=$2 steps=$3
+    shift 3
+    train_small "$steps" --out "$run" --text "$text" --prepared "$out/prepared" --cpu --arch etads --tokens word --size "$size" \
+        --pointer soft -- --seed "$seed" "${SINUSOIDAL[@]}" --pointer-continue --focus-center relative \
+        --focus-initial-scope 2,2,2,half --label-smoothing 0 --dropout 0.1 "$@"
+}
+
+for seed in $seeds; do
+    first=$out/likelihood-$seed
+    further=(--finetune-from-model "$first/checkpoints/checkpoint_best.pt" --lr 3e-4 --warmup-updates 50)
+    train "$first" "$seed" $((steps > 1 ? steps * 15 / 16 : 1))
+    for row in $systems; do
+        run=$out/$row-$seed checkpoint=best
+        case $row in
+            longer) train "$run" "$seed" "$steps" "${further[@]}" ;;
+            rewards)
+                checkpoint=last
+                train "$run" "$seed" "$steps" "${further[@]}" --criterion summarization_rl --rewards rougeL --rl-max-len 30 ;;
+        esac
+        summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared" --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" \
+            --min-len 4 --max-len 30 --beam 5 --cpu -- --no-repeat-ngram-size 2
+        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+            etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json"
+    done
+done
+score_table "$out" "$systems" "$seeds"
+compared=()
+for seed in $seeds; do
+    for row in $systems; do compared+=(--system "$row-$seed=$out/$row-$seed/summaries.txt"); done
+done
+etads-analyse --source "$text/test.source" --reference "$text/test.target" "${compared[@]}" --json "$out/analysis.json"
+case $systems in *rewards*) ;; *) exit 0 ;; esac
+for row in $systems; do
+    [ "$row" != rewards ] || continue
+    rewards=() others=()
+    for seed in $seeds; do rewards+=("$out/rewards-$seed") others+=("$out/$row-$seed"); done
+    etads-compare "$text/test.target" --a "${rewards[@]/%//summaries.txt}" --b "${others[@]/%//summaries.txt}" \
+        --json "$out/compare-$row.json"
+    etads-compare --likelihood --a "${rewards[@]}" --b "${others[@]}" --checkpoint last --json "$out/likelihood-$row.json"
+done
