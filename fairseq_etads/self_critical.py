@@ -81,12 +81,14 @@ class SummarizationRL(SummarizationNLL):
 
     In training, a summary y^s is drawn from the model and a summary y^g is written greedily, both without dropout:
 
-        L_RL = -(r(y^s) - r(y^g)) (1 / |y^s|) sum_t log p(y^s_t | y^s_<t, x)
+        L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
     A sample that is better than the greedy summary becomes likelier. L_NLL is the loss of ``summarization_nll
-    --length-normalised``, so that both are means over a summary's words and gamma means the same for any length. log p
-    comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
+    --length-normalised``, and n is the mean length of the batch's references, so that gamma means the same for any
+    length. It must not be the sample's own length: samples are worse than greedy summaries on average, and in a mean
+    over their words the longest would suffer least, so that summaries grow without end. log p comes from one pass over
+    the finished sample. The end symbol is drawn, counted and rewarded like a word.
 
     Raises:
         ValueError: an option has an impossible value, or the model cannot be sampled from.
@@ -124,6 +126,7 @@ class SummarizationRL(SummarizationNLL):
         number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
         sampled, greedy = self.draw(model, sample)
         gains, figures = self.gains(sample, sampled, greedy, number)
+        gains = gains * len(gains) / sample["ntokens"]  # by the references' mean length
         drawn = Samples(sampled, self.longest, self.dictionary)
         taught = gains.nonzero().flatten()  # a sample that is worth as much as the greedy summary teaches nothing
         policy = total.new_zeros(())
@@ -205,7 +208,7 @@ class SummarizationRL(SummarizationNLL):
         return texts
 
     def policy_loss(self, model: Any, sample: Dict[str, Any], drawn: Samples, gains: Tensor) -> Tensor:
-        """The sum over summaries of -gain times the mean log-probability of the sample's tokens.
+        """The sum over summaries of -gain times the log-probability of the sample.
 
         Args:
             gains: (B,), constants.
@@ -213,8 +216,7 @@ class SummarizationRL(SummarizationNLL):
         device = sample["net_input"]["src_tokens"].device
         net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous.to(device)}
         nll, real = self.word_losses(model, net_input, drawn.target.to(device))
-        weights = gains.to(device) / drawn.words.to(device).clamp(min=1)
-        return (nll.masked_fill(~real, 0).sum(dim=1) * weights).sum()
+        return (nll.masked_fill(~real, 0).sum(dim=1) * gains.to(device)).sum()
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

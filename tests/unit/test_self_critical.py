@@ -37,7 +37,7 @@ def same(first, second, **tolerance):
 
 
 def test_the_mean_gradient_is_the_exact_one():
-    """Over all summaries of at most two tokens, weighted by their probability, it is that of -E[r / length]."""
+    """Over all summaries of at most two tokens, weighted by their probability, it is that of -E[r]."""
     model, ours = build(pointer="none", rl_max_len=2, rl_baseline="none")
     words = [EOS, 5, 6, 7]
     drawn = [torch.tensor([EOS]), *(torch.tensor(pair) for pair in itertools.product(words[1:], words))]
@@ -55,7 +55,7 @@ def test_the_mean_gradient_is_the_exact_one():
         scores = model(**{**one, "prev_output_tokens": previous})[0].log_softmax(2)[0]
         log_p.append(sum(scores[t, word] for t, word in enumerate(row[:2].tolist())))
     log_p = torch.stack(log_p)
-    expected = gradients(model, -(log_p.exp() * gains / samples.words).sum())
+    expected = gradients(model, -(log_p.exp() * gains).sum())
     found = gradients(model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach()))
     same(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -148,6 +148,25 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
     ours.policy_loss(model, sample, drawn, torch.tensor([1.0, 0, 0, 0])).backward()
     optimizer.step()
     assert losses()[0] < before[0]
+
+
+def test_a_long_sample_is_not_blamed_less(monkeypatch):
+    """Of samples that are equally bad, each word counts the same; only the references' length divides the loss."""
+    model, ours = build(pointer="none")
+    sample = make_sample()
+    drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7, 8, 9], [6, 7], [])]
+    gains = torch.tensor([-0.5, -0.5, 1.0, -0.25])
+    monkeypatch.setattr(ours, "draw", lambda *_: (drawn, drawn))
+    monkeypatch.setattr(ours, "gains", lambda *_: (gains, {}))
+    expected = 0.0
+    with torch.no_grad():
+        for row, words in enumerate(drawn):
+            one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
+            previous = torch.cat([torch.tensor([EOS]), words[:-1]])[None]
+            scores = model.eval()(**{**one, "prev_output_tokens": previous})[0].log_softmax(2)[0]
+            log_p = sum(scores[t, word].item() for t, word in enumerate(words.tolist()))
+            expected -= gains[row].item() * log_p / (sample["ntokens"] / len(drawn))
+    assert ours(model.train(), sample)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("left", [False, True])
