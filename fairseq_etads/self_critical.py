@@ -21,6 +21,7 @@ from .layers.capabilities import decoder_capabilities, unwrapped
 from .search.encoded import EncodedBatch
 from .search.inference import InferenceModel
 from .text.words import SENTENCE_MARK
+from .vocabulary.embedding import training_output_layer
 
 logger = logging.getLogger(__name__)
 
@@ -215,8 +216,24 @@ class SummarizationRL(SummarizationNLL):
         """
         device = sample["net_input"]["src_tokens"].device
         net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous.to(device)}
-        nll, real = self.word_losses(model, net_input, drawn.target.to(device))
-        return (nll.masked_fill(~real, 0).sum(dim=1) * gains.to(device)).sum()
+        target = drawn.target.to(device)
+        log_p = self._log_p_drawn(model, net_input, target).masked_fill(target == self.padding_idx, 0)
+        return -(log_p.sum(dim=1) * gains.to(device)).sum()
+
+    def _log_p_drawn(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tensor:
+        """Log-probabilities of sampled tokens (N, T), ids of the dictionary, by the distribution they were drawn from.
+
+        It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
+        own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
+        """
+        with training_output_layer():
+            output = model(**net_input)
+        model, extra = unwrapped(model), output[1]
+        scores = model.get_normalized_probs(output[:2], log_probs=True)  # (N, T, extended ids)
+        never = [self.padding_idx, self.unk] if extra.get("pointer") is not None else [self.padding_idx]
+        scores = scores.index_fill(2, torch.tensor(never, device=scores.device), -math.inf)
+        words = model.get_targets({"target": target}, output)
+        return scores.gather(2, words[:, :, None])[:, :, 0] - scores.logsumexp(dim=2)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

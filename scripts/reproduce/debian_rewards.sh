@@ -37,7 +37,7 @@ train() {
 
 for seed in $seeds; do
     first=$out/likelihood-$seed
-    further=(--finetune-from-model "$first/checkpoints/checkpoint_best.pt" --lr 3e-4 --warmup-updates 50)
+    further=(--finetune-from-model "$first/checkpoints/checkpoint_best.pt" --lr 1e-4 --warmup-updates 50)
     train "$first" "$seed" $((steps > 1 ? steps * 15 / 16 : 1))
     for row in $systems; do
         run=$out/$row-$seed checkpoint=best

@@ -15,6 +15,7 @@ from test_criterions import DEFAULTS, criterion, make_sample
 
 from fairseq_etads.self_critical import Samples, SummarizationRL
 
+UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_baseline": "greedy"}
 
 
@@ -36,15 +37,24 @@ def same(first, second, **tolerance):
             torch.testing.assert_close(a, b, **tolerance)
 
 
-def test_the_mean_gradient_is_the_exact_one():
+def drawable(p, pointer):
+    """Probabilities (T, columns) of what can be drawn: never padding and, with a pointer, never the unknown word."""
+    p = p.clone()
+    p[:, [PAD, UNK] if pointer == "soft" else [PAD]] = 0
+    return p / p.sum(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_the_mean_gradient_is_the_exact_one(pointer):
     """Over all summaries of at most two tokens, weighted by their probability, it is that of -E[r]."""
-    model, ours = build(pointer="none", rl_max_len=2, rl_baseline="none")
-    words = [EOS, 5, 6, 7]
+    model, ours = build(pointer, rl_max_len=2, rl_baseline="none")
+    words = [EOS, 5, 6, 50]  # the last one is copied, with a pointer
+    words = words if pointer == "soft" else [EOS, 5, 6, 7]
     drawn = [torch.tensor([EOS]), *(torch.tensor(pair) for pair in itertools.product(words[1:], words))]
     # three tokens: cut at two, where the end symbol is the limit's and not the model's
     drawn = [row if row[-1] == EOS else torch.cat([row, torch.tensor([EOS])]) for row in drawn]
     gains = torch.linspace(-1, 2, len(drawn))
-    sample = make_sample([[8, 9, 5]] * len(drawn), [[5]] * len(drawn))
+    sample = make_sample([[8, 50, 5]] * len(drawn), [[5]] * len(drawn))
     samples = Samples(drawn, 2, ours.dictionary)
     assert samples.unfinished == 9 and samples.words.tolist() == [1] + [2] * 12
 
@@ -52,25 +62,28 @@ def test_the_mean_gradient_is_the_exact_one():
     log_p = []
     for row in drawn:
         previous = torch.cat([torch.tensor([EOS]), row[:-1]])[None]
-        scores = model(**{**one, "prev_output_tokens": previous})[0].log_softmax(2)[0]
-        log_p.append(sum(scores[t, word] for t, word in enumerate(row[:2].tolist())))
+        output = model(**{**one, "prev_output_tokens": previous})
+        columns = model.get_targets({"target": row[None]}, output)[0]
+        p = drawable(model.get_normalized_probs(output, log_probs=False)[0], pointer)
+        log_p.append(sum(p[t, column].log() for t, column in enumerate(columns[:2].tolist())))
     log_p = torch.stack(log_p)
     expected = gradients(model, -(log_p.exp() * gains).sum())
     found = gradients(model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach()))
     same(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_for_summaries_of_one_length_the_baseline_changes_nothing():
-    """All distributions over one word: sum p grad log p = 0, whatever is taken from every reward."""
-    model, ours = build(pointer="none", task=make_task(), rl_max_len=1)
-    words = list(range(len(ours.dictionary)))
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_the_baseline_changes_nothing(pointer):
+    """Over all words that can be drawn, sum p grad log p = 0, whatever is taken from every reward."""
+    model, ours = build(pointer, task=make_task(), rl_max_len=1)
+    words = [word for word in range(len(ours.dictionary)) if word not in ([PAD, UNK] if pointer == "soft" else [PAD])]
     sample = make_sample([[8, 9, 5]] * len(words), [[5]] * len(words))
-    log_p = model(**{**sample["net_input"], "prev_output_tokens": torch.full((len(words), 1), EOS)})[0].log_softmax(2)
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model(**{**one, "prev_output_tokens": torch.full((1, 1), EOS)})
+    p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), pointer)[0]
     samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
     samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
-    constant = log_p[0, 0].exp().detach()
-    ours.padding_idx = -1  # even padding has a probability here
-    for gradient in gradients(model, ours.policy_loss(model, sample, samples, constant)):
+    for gradient in gradients(model, ours.policy_loss(model, sample, samples, p[words])):
         assert gradient is None or gradient.abs().max() < 1e-5
 
 
@@ -159,13 +172,14 @@ def test_a_long_sample_is_not_blamed_less(monkeypatch):
     monkeypatch.setattr(ours, "draw", lambda *_: (drawn, drawn))
     monkeypatch.setattr(ours, "gains", lambda *_: (gains, {}))
     expected = 0.0
-    with torch.no_grad():
-        for row, words in enumerate(drawn):
-            one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
-            previous = torch.cat([torch.tensor([EOS]), words[:-1]])[None]
-            scores = model.eval()(**{**one, "prev_output_tokens": previous})[0].log_softmax(2)[0]
-            log_p = sum(scores[t, word].item() for t, word in enumerate(words.tolist()))
-            expected -= gains[row].item() * log_p / (sample["ntokens"] / len(drawn))
+    for row, words in enumerate(drawn):
+        one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
+        previous = torch.cat([torch.tensor([EOS]), words[:-1]])[None]
+        with torch.no_grad():
+            output = model.eval()(**{**one, "prev_output_tokens": previous})
+        p = drawable(model.get_normalized_probs(output, log_probs=False)[0], "none")
+        log_p = sum(p[t, word].log().item() for t, word in enumerate(words.tolist()))
+        expected -= gains[row].item() * log_p / (sample["ntokens"] / len(drawn))
     assert ours(model.train(), sample)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
