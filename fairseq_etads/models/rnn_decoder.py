@@ -1,7 +1,7 @@
 """The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
 
 import math
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -9,91 +9,14 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
-from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
+from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
 from ..layers.recurrent import ElmanCell, OutputLayer, with_one_bias
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
-
-
-class DecoderState(NamedTuple):
-    """What a step hands to the next one; a row for each hypothesis.
-
-    Attributes:
-        hidden: h (N, H).
-        cell: c of an LSTM (N, H); None of a GRU.
-        context: what the step before has read (N, M); None where attention comes before the cell.
-        spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
-            attention.
-        covered: the sum of attention so far (N, S); None without coverage.
-    """
-
-    hidden: Tensor
-    cell: Optional[Tensor] = None
-    context: Optional[Tensor] = None
-    spent: Optional[Tensor] = None
-    covered: Optional[Tensor] = None
-
-    @property
-    def query(self) -> Tensor:
-        """What attention asks with: h, of an LSTM [c; h] (N, H or 2H)."""
-        return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
-
-
-class StepOutputs(NamedTuple):
-    """What all steps have computed.
-
-    Attributes:
-        hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
-        inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
-        contexts: (N, T, M). log_weights: log of the attention (N, T, S).
-    """
-
-    hidden: Tensor
-    cells: Optional[Tensor]
-    inputs: Tensor
-    contexts: Tensor
-    log_weights: Tensor
-
-
-Keys = Union[SharedKeys, DotKeys]
-Attention = Union[AdditiveAttention, DotAttention]
-
-
-class EncodedDocuments(NamedTuple):
-    """The encoder's output, as every step reads it: a row for each of B documents or, where it says N, each hypothesis.
-
-    Attributes:
-        states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
-        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool. None without
-            hierarchical attention.
-    """
-
-    states: SharedStates
-    keys: Keys
-    padding: Tensor
-    sentence_keys: Optional[Keys] = None
-    sentence_ids: Optional[Tensor] = None
-    sentence_padding: Optional[Tensor] = None
-
-    @classmethod
-    def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
-        """From the encoder's output, for N = ``rows`` hypotheses, with keys of the kind that the attention compares."""
-        beams = rows // _documents(encoder_out)
-        documents = cls(
-            SharedStates(encoder_out["encoder_out"][0]),
-            keys(encoder_out["keys"][0]),
-            encoder_out["encoder_padding_mask"][0].repeat_interleave(beams, dim=0),
-        )
-        if "sentence_keys" not in encoder_out:
-            return documents
-        return documents._replace(
-            sentence_keys=keys(encoder_out["sentence_keys"][0]),
-            sentence_ids=encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0),
-            sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
-        )
+from .rnn_state import Attention, DecoderState, EncodedDocuments, StepOutputs, count_documents, select_rows
 
 
 class RecurrentDecoder(FairseqIncrementalDecoder):
@@ -249,7 +172,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             else:
                 state, step_input = self._step(state, word, context)
             if left_padded:  # padding leaves the state as it was
-                kept = (_select_rows(real[:, t], *pair) for pair in zip(state, before))
+                kept = (select_rows(real[:, t], *pair) for pair in zip(state, before))
                 state = DecoderState(*kept)  # type: ignore[arg-type]
             hiddens.append(state.hidden)
             cells.append(state.cell)
@@ -293,10 +216,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
-        beams = rows // _documents(encoder_out)
+        beams = rows // count_documents(encoder_out)
         states = encoder_out["encoder_out"][0]
         _, length, width = states.shape
-        nothing = [states.new_zeros(_documents(encoder_out), self.hidden_size)]  # --bridge zero
+        nothing = [states.new_zeros(count_documents(encoder_out), self.hidden_size)]  # --bridge zero
         hidden = encoder_out.get("first_state", nothing)[0].repeat_interleave(beams, dim=0)
         cell = None
         if self.has_cell_state:
@@ -385,13 +308,3 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     def max_positions(self) -> int:
         return MAX_POSITIONS
-
-
-def _documents(encoder_out: Dict[str, Any]) -> int:
-    """B, the number of documents."""
-    return len(encoder_out["encoder_out"][0])
-
-
-def _select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
-    """``new`` in the rows (N,) that are True, ``old`` in the others; None if there is none."""
-    return None if new is None or old is None else torch.where(rows[:, None], new, old)
