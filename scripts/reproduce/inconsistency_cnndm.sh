@@ -57,11 +57,10 @@ adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-acc
 extract() {
     local folder=$1 split=$2
     shift 2
-    [ ! -f "$folder/$split.target" ] || return 0
     mkdir -p "$folder"
-    supervise etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
-    cp "$data/text/$split.target" "$folder/$split.target.partial"
-    mv "$folder/$split.target.partial" "$folder/$split.target"
+    [ -f "$folder/$split.source" ] ||
+        supervise etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
+    ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
 }
 
 # train_extractor RUN SEED: the extractor and its probabilities of test documents, in RUN.
