@@ -117,11 +117,11 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
         self.read_labels(getattr(model, "label_unit", None))
         if self.is_loading:
             return model
-        if self.cfg.init_from and is_first_launch(self.cfg, "--init-from", self.cfg.init_from):
+        if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
             extractor = extractor_to_begin_with(model, self.cfg.extractor)
-            if is_first_launch(self.cfg, "--extractor", self.cfg.extractor):
+            if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
         return model
 

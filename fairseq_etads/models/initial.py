@@ -33,11 +33,11 @@ def extractor_to_begin_with(model: Any, path: str) -> nn.Module:
     return extractor
 
 
-def is_first_launch(cfg: Any, option: str, path: str) -> bool:
+def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     """Whether training begins, and does not resume from a checkpoint of its own.
 
     Args:
-        cfg: the task's options. option: whose weights training is to begin with. path: its value.
+        cfg: the task's options. option: the one of them that names the weights to begin with.
 
     Raises:
         ValueError: another option says to begin with the weights of another checkpoint.
@@ -47,6 +47,7 @@ def is_first_launch(cfg: Any, option: str, path: str) -> bool:
         ("--finetune-from-model", bool(cfg.finetune_from_model)),
     ):
         if is_given:
+            path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} exclude one another: choose one")
     # with a suffix of its own for each worker where --use-sharded-state says so
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
