@@ -298,10 +298,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
             assert vocabulary.slots is not None
-            states = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
-            features = torch.cat(
-                [part for part in states if part is not None], dim=2
-            )  # [h; c of an LSTM; the word's vector or x; the context]
+            # [h; c of an LSTM; the word's vector or x; the context]
+            parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
+            features = torch.cat([part for part in parts if part is not None], dim=2)
             extra["pointer"] = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
         return logits, extra
 
