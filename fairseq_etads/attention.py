@@ -6,7 +6,8 @@ positions count real tokens only.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
-"Get To The Point: Summarization with Pointer-Generator Networks".
+"Get To The Point: Summarization with Pointer-Generator Networks"; Hsu et al. 2018, "A Unified Model for Extractive and
+Abstractive Summarization using Inconsistency Loss".
 """
 
 import math
@@ -217,3 +218,33 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
         for p in (at_least_float32(word), at_least_float32(sentence))
     )
     return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -math.inf).exp()
+
+
+def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+    """log of α̂_tj ∝ α_tj β_s(j), word attention times its sentence's probability (Hsu et al. 2018).
+
+    Args:
+        log_word: log α (B, T, S), as :func:`log_attention` returns it. log_selected: log β_s(j) of each word (B, S).
+        key_padding_mask: (B, S), True at padding.
+
+    Returns:
+        (B, T, S); at padding so small that its exponential is exactly 0.
+    """
+    return log_attention(log_word + log_selected[:, None], key_padding_mask)
+
+
+def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
+    """-log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
+
+    It is small where the words that are most attended to stand in sentences that the extractor finds likely.
+
+    Args:
+        log_word: log α (B, T, S), before it is combined with β. log_selected: log β_s(j) of each word (B, S).
+
+    Returns:
+        (B, T), at least float32. A document with fewer than K words has what they contribute divided by K.
+    """
+    log_word, log_selected = at_least_float32(log_word), at_least_float32(log_selected)
+    log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)
+    of_top = log_selected[:, None].expand_as(log_word).gather(2, places)
+    return math.log(top) - (log_top + of_top).logsumexp(dim=2)

@@ -15,6 +15,7 @@ from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
+from .layers.extractor_losses import ExtractorLosses
 from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from .layers.word_likelihood import WordRequest, asking_for
@@ -56,6 +57,23 @@ class SummarizationNLLConfig(FairseqDataclass):
     )
     switch_loss: float = field(
         default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+    )
+    extraction_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
+            "(Hsu et al. 2018: 5)"
+        },
+    )
+    inconsistency_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
+            "al.: 1)"
+        },
+    )
+    inconsistency_top: int = field(
+        default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
     )
     length_normalised: bool = field(
         default=False,
@@ -131,6 +149,9 @@ class SummarizationNLL(FairseqCriterion):
         coverage_loss_ramp: int,
         switch_loss: float,
         length_normalised: bool = False,
+        extraction_loss: float = 0.0,
+        inconsistency_loss: float = 0.0,
+        inconsistency_top: int = 3,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -140,9 +161,12 @@ class SummarizationNLL(FairseqCriterion):
             ("coverage-loss-start", coverage_loss_start),
             ("coverage-loss-ramp", coverage_loss_ramp),
             ("switch-loss", switch_loss),
+            ("extraction-loss", extraction_loss),
+            ("inconsistency-loss", inconsistency_loss),
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
+        self.extractor_losses = ExtractorLosses(extraction_loss, inconsistency_loss, inconsistency_top)
         self.length_normalised = length_normalised
         self.sentence_avg = sentence_avg or length_normalised
         self.label_smoothing = label_smoothing
@@ -173,7 +197,8 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The coverage loss is added in training only, so that validation losses before and after its start compare.
+        The losses of coverage, extraction and inconsistency are added in training only, so that validation losses
+        before and after the start of coverage compare, and those of models with and without an extractor.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
@@ -191,6 +216,10 @@ class SummarizationNLL(FairseqCriterion):
             total = total * math.nan  # so that the gradient overflows, too
         if model.training and weight:
             total = total + weight * self._sum(coverage, real)
+        for name, (weight, values) in self.extractor_losses(model, sample, extra, real).items():
+            logs[name] = values
+            if model.training:
+                total = total + weight * self._sum(values, real)
 
         logging_output = {
             "loss": total.detach(),
@@ -340,7 +369,7 @@ class SummarizationNLL(FairseqCriterion):
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
         metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
-        for name in ("p_gen", "copied", "coverage_loss"):
+        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
         for name in FIGURES:

@@ -67,9 +67,19 @@ class SummarizationConfig(FairseqDataclass):
             "example those of a model without pointer or coverage; ignored when training resumes"
         },
     )
+    extractor: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "begin training with the weights of this sentence extractor's checkpoint inside a model with "
+            "--sentence-attention extractor; ignored when training resumes"
+        },
+    )
     labels: Optional[str] = field(
         default=None,
-        metadata={"help": "folder with the labels that etads-labels made, for content selectors (default: DATA)"},
+        metadata={
+            "help": "folder with the labels that etads-labels made, for content selectors and --extraction-loss "
+            "(default: DATA)"
+        },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
-import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from .attention import at_least_float32
+from .layers.tagging import selection_losses, sentence_loss
 from .selection.scores import EDGES, best_f1, roc_area
 
 
@@ -36,22 +35,17 @@ class SelectionNLL(FairseqCriterion):
         logits, real = model(**sample["net_input"])
         labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)
         real = real & (labels >= 0)
-        logits = at_least_float32(logits).masked_fill(~real, 0)
-        losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
-        losses = losses.masked_fill(~real, 0)
         if model.unit == "sentences":
-            losses = losses / real.sum(1, keepdim=True).clamp(min=1)
-            size = len(losses)
+            loss, size = sentence_loss(logits, labels, real).sum(), len(logits)
         else:
-            size = int(real.sum())
-        loss = losses.sum()
+            loss, size = selection_losses(logits, labels, real).sum(), int(real.sum())
         return (
             loss,
             max(size, 1),
             {
                 "loss": float(loss.detach()),
                 "ntokens": sample["ntokens"],
-                "nsentences": len(losses),
+                "nsentences": len(logits),
                 "sample_size": max(size, 1),
                 "histogram": histogram(logits.detach(), labels, real),
             },

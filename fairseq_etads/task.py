@@ -24,7 +24,7 @@ from .data.unknown_words import check_data
 from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
 from .models.foreign import ForeignModels
-from .models.initial import is_first_launch, load_initial_weights
+from .models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
@@ -111,12 +111,18 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the model, remember which factors it reads, and begin with the weights of --init-from."""
+        """Build the model, remember which factors it reads, begin with the weights of --init-from and --extractor."""
         model = super().build_model(cfg, *args, **kwargs)
         self.read_factors(getattr(model, "factors", ()))
         self.read_labels(getattr(model, "label_unit", None))
-        if self.cfg.init_from and not self.is_loading and is_first_launch(self.cfg):
+        if self.is_loading:
+            return model
+        if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
+        if self.cfg.extractor:
+            extractor = extractor_to_begin_with(model, self.cfg.extractor)
+            if is_first_launch(self.cfg, "--extractor"):
+                load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
         return model
 
     def __getstate__(self) -> Dict[str, Any]:

@@ -13,6 +13,7 @@ ALL = {
     "coverage": True,
     "temporal_attention": True,
     "hierarchical_attention": True,
+    "sentence_attention": "extractor",
     "source_factors": "all",
     "large_vocabulary_trick": 25,
     "encoder_layers": 2,
@@ -31,6 +32,8 @@ SEE = {
     "share_all_embeddings": False,
 }
 """What makes the decoder that of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
+EXTRACTOR = {"extractor_embed_dim": 6, "extractor_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 3}
+"""A small extractor, of --sentence-attention."""
 BOUND = 20
 """With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
 FACTORS = ("idf", "ner", "pos", "tf")
@@ -65,6 +68,8 @@ def recurrent(arch, task=None, **options):
         sizes["large_vocabulary_trick"] = 25
     if PRESETS[arch].get("paper_init"):  # its word vectors are so small that no test would see them
         sizes.update(readout_dim=12, paper_init=False)
+    if {**PRESETS[arch], **options}.get("sentence_attention") == "extractor":
+        sizes.update(EXTRACTOR)
     if "uniform_init" in PRESETS[arch]:  # likewise
         sizes["uniform_init"] = 0.0
     return make_model(arch, task or recurrent_task(), **{**sizes, **options})

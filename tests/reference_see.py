@@ -3,6 +3,7 @@
 import math
 from typing import Dict, List, Sequence, Tuple
 
+import reference_selection
 import torch
 from reference import pointer_mixture
 from torch import Tensor
@@ -34,7 +35,12 @@ def read(vectors: Sequence[Tensor], weights: Sequence[Tensor]) -> Tuple[List[Ten
 
 
 def pointer_generator(
-    w: Dict[str, Tensor], document: List[int], extended: List[int], previous: List[int], unk: int
+    w: Dict[str, Tensor],
+    document: List[int],
+    extended: List[int],
+    previous: List[int],
+    unk: int,
+    selected: Sequence[float] = (),
 ) -> Tuple[List[List[float]], List[List[float]], float]:
     """P of each word that can be produced and the attention, at each step; and the mean of the coverage loss.
 
@@ -42,7 +48,7 @@ def pointer_generator(
         w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": those of
             LSTMs; "w_c" if there is coverage.
         document: ids of its words and the end symbol. extended: the document in extended ids. previous: ids of the
-            words before each step.
+            words before each step. selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
     """
     known = len(w["W_o"])
 
@@ -68,6 +74,8 @@ def pointer_generator(
                 inner = inner + w["w_c"] * coverage[i]  # equation 11
             scores.append(math.exp(w["v"] @ torch.tanh(inner)))
         attention = [score / sum(scores) for score in scores]
+        if selected:
+            attention = reference_selection.combined_attention(attention, selected)
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
         words = sum(attention[:-1])  # the end symbol is attended to and not copied
         copied = torch.tensor([*(a / words for a in attention[:-1]), 0.0], dtype=torch.float64)

@@ -1,7 +1,10 @@
-"""Oracles of content selection, slow and literal: every possibility is tried. Beside reference.py, in plain Python."""
+"""Oracles of content selection, slow and literal: every possibility is tried. Beside reference.py."""
 
 import itertools
 import math
+
+import torch
+from reference import gru_step
 
 
 def is_run(words, text):
@@ -91,3 +94,77 @@ def bottom_up(p_gen, vocabulary, attention, words, q, threshold, factor):
             found[word] = found.get(word, 0) + (1 - p_gen) * factor * (weight if kept else 0)
     total = sum(found.values())
     return {word: probability / total for word, probability in found.items()}
+
+
+def combined_attention(attention, selected):
+    """Hsu et al. 2018: alpha of each word times beta of its sentence, divided by the sum; alpha if all are 0."""
+    products = [a * b for a, b in zip(attention, selected)]
+    return [product / sum(products) for product in products] if sum(products) > 0 else list(attention)
+
+
+def inconsistency_loss(attentions, selected, top):
+    """Hsu et al. 2018: the mean over words t of -log((1 / K) sum of alpha beta over the K largest alpha)."""
+    total = 0.0
+    for attention in attentions:
+        places = sorted(range(len(attention)), key=lambda j: -attention[j])[:top]
+        total -= math.log(sum(attention[j] * selected[j] for j in places) / top)
+    return total / len(attentions)
+
+
+def sentences_of(document, mark):
+    """Numbers of the words of each sentence, and the number of the sentence that each token belongs to.
+
+    A mark, and the end symbol behind the document, belong to the sentence of the last word before them.
+    """
+    sentences, numbers, last = [[]], [], 0
+    for place, word in enumerate(document):
+        if word == mark:
+            sentences.append([])
+        else:
+            last = len(sentences) - 1
+            sentences[-1].append(place)
+        numbers.append(last)
+    return sentences, [*numbers, last]
+
+
+def novel_sentences(states, w):
+    """Hsu et al. 2018: logits from left to right, by what was taken before. states: h of each sentence, vectors."""
+    d = torch.tanh(w["W_d"] @ (sum(states) / len(states)) + w["b_d"])
+    taken, logits = torch.zeros_like(d), []
+    for h in states:
+        u = torch.tanh(w["W_u"] @ h + w["b_u"])
+        logit = w["w_c"] @ u + u @ w["W_s"] @ d - u @ w["W_r"] @ torch.tanh(taken) + w["b"]
+        logits.append(logit)
+        taken = taken + torch.sigmoid(logit) * u
+    return logits
+
+
+def sentence_extractor(document, mark, w, limits, unk):
+    """Hsu et al. 2018: beta of each token of a document and of its end symbol.
+
+    ``w``: "E" has a row for each known word; "words" and "sentences" are the GRUs' two directions; the rest as for
+    :func:`novel_sentences`. ``limits``: how many sentences, and words of each, are read; beta of others is 0.
+    """
+
+    def both_ways(vectors, directions):
+        states = []
+        for weights, order in zip(directions, (1, -1)):
+            h, found = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype), []
+            for vector in vectors[::order]:
+                h = gru_step(vector, h, *weights)
+                found.append(h)
+            states.append(found[::order])
+        return [torch.cat(pair) for pair in zip(*states)]
+
+    sentences, numbers = sentences_of(document, mark)
+    read = [n for n in range(min(len(sentences), limits[0])) if sentences[n]]
+    if not read:
+        return [1.0] * len(numbers)
+    means = []
+    for n in read:
+        words = [document[place] for place in sentences[n][: limits[1]]]
+        states = both_ways([w["E"][word if word < len(w["E"]) else unk] for word in words], w["words"])
+        means.append(sum(states) / len(states))
+    logits = novel_sentences(both_ways(means, w["sentences"]), w)
+    beta = {n: torch.sigmoid(logit).item() for n, logit in zip(read, logits)}
+    return [beta.get(n, 0.0) for n in numbers]

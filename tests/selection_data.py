@@ -15,6 +15,24 @@ def dictionary_of(texts, tail=()):
     return dictionary
 
 
+def names_of_scores(scores):
+    """Weights of NovelSentences by the names of reference_selection.novel_sentences."""
+    return {
+        **{"W_u": scores.sentence.weight, "b_u": scores.sentence.bias, "W_d": scores.document.weight},
+        **{"b_d": scores.document.bias, "w_c": scores.content.weight[0], "b": scores.content.bias[0]},
+        **{"W_s": scores.salience.weight, "W_r": scores.novelty.weight},
+    }
+
+
+def names_of_extractor(extractor):
+    """Weights of a SentenceExtractor by the names of reference_selection.sentence_extractor."""
+    found = {"E": extractor.embed_tokens.weight, **names_of_scores(extractor.scores)}
+    for name, network in (("words", extractor.words.rnn), ("sentences", extractor.sentences.rnn)):
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        found[name] = [[getattr(network, f"{n}_l0{end}") for n in names] for end in ("", "_reverse")]
+    return found
+
+
 def write_data(folder, splits, tail=(), dictionary=None):
     """What fairseq-preprocess writes; ``splits`` are name -> pairs of a document and a summary (None: it has none)."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -103,6 +103,17 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
         "optimization": {**_SEE["optimization"], "max_update": 3000},
     },
+    # task.init_from and task.extractor begin with both parts, see scripts/reproduce/inconsistency_cnndm.sh
+    "unified_summarizer": {
+        **_SEE,
+        "task": {**_SEE["task"], "truncate_source": 600},
+        "criterion": {
+            **_SEE["criterion"],
+            **{"coverage_loss": 1.0, "extraction_loss": 5.0, "inconsistency_loss": 1.0},
+        },
+        "optimization": {**_SEE["optimization"], "lr": [0.01], "max_update": 80000},
+        "dataset": {"batch_size": 8},
+    },
     "pg_coverage": {
         "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
         "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},

@@ -10,7 +10,7 @@ from ..text.files import InputError
 from .labels import binarised
 from .runs import only_warnings
 
-WAYS = ("lead", "oracle", "selector", "tagger", "phrases")
+WAYS = ("lead", "oracle", "labels", "selector", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "tagger": "words", "phrases": "words"}
 """Those that need probabilities -> of what."""
@@ -26,7 +26,9 @@ def _parser() -> argparse.ArgumentParser:
 ways:
   lead       the first sentences
   oracle     the sentences that together recall the reference, chosen greedily: what extraction could reach at best
-  selector   the sentences that etads-select finds likeliest (--arch sentence_extractor)
+  labels     the same as etads-labels --kind extract has written them down, or those of --kind match
+  selector   the sentences that etads-select finds likeliest (--arch sentence_extractor); with --threshold all that it
+             finds likelier than that, but at least --at-least and at most --sentences
   tagger     the sentences whose words etads-select finds likeliest on average (--arch word_tagger)
   phrases    all words that it finds likelier than --threshold
 
@@ -34,6 +36,8 @@ examples:
   etads-extract runs/mine/prepared lead.txt --by lead
   etads-extract runs/mine/prepared tagger.txt --by tagger --selection runs/tagger --sentences 3
   etads-rouge tagger.txt runs/mine/text/test.target
+  etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
+      --sentences 30
 
   Sentences are those of the documents' marks (etads-prepare --source-sentence-marks), in the documents' order.""",
     )
@@ -42,9 +46,13 @@ examples:
     add("output", metavar="OUTPUT", type=Path, help="where the summaries go, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="see below")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
-    add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for all but lead and oracle")
-    add("--sentences", metavar="N", type=int, help="how many sentences (default: 3; oracle: as many as it takes)")
-    add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15)")
+    add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for selector, tagger and phrases")
+    add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
+    add("--sentences", metavar="N", type=int, help="how many sentences (default: 3; oracle, labels and selector with "
+        "--threshold: as many as it takes)")  # fmt: skip
+    add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15) and of the selector (default: none)")
+    add("--at-least", metavar="N", type=int, help="of the selector with --threshold: the N likeliest in any case "
+        "(default: 1)")  # fmt: skip
     add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document "
         "(default: %(default)s)")  # fmt: skip
     return parser
@@ -52,17 +60,24 @@ examples:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise InputError for options that have impossible values or no effect, or are missing."""
-    check_positive(sentences=args.sentences, truncate_source=args.truncate_source)
+    check_positive(sentences=args.sentences, at_least=args.at_least, truncate_source=args.truncate_source)
     needs = args.by in BY_PROBABILITIES
     if needs and args.selection is None:
         raise InputError(f"--by {args.by}: needs --selection, the folder with what etads-select wrote")
     for option, has_effect in (
         ("selection", needs),
-        ("threshold", args.by == "phrases"),
-        ("sentences", args.by not in ("oracle", "phrases")),
+        ("labels", args.by == "labels"),
+        ("threshold", args.by in ("phrases", "selector")),
+        ("sentences", args.by not in ("oracle", "labels", "phrases")),
+        ("at_least", args.by == "selector"),
     ):
-        if getattr(args, option) is not None and not has_effect:
-            raise InputError(f"--{option} {getattr(args, option)}: has no effect with --by {args.by}")
+        value = getattr(args, option)
+        if value is not None and not has_effect:
+            raise InputError(f"--{option.replace('_', '-')} {value}: has no effect with --by {args.by}")
+    if args.at_least is not None and args.threshold is None:
+        raise InputError(f"--at-least {args.at_least}: has no effect without --threshold")
+    if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:
+        raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
 
 
 def _extract(args: argparse.Namespace) -> None:

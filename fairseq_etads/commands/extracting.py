@@ -44,7 +44,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         need_marks(pairs, f"--by {args.by}")
-    extract = _way(args, pairs, subwords, unit)
+    extract = _way(args, pairs, subwords, unit, args.labels or folder)
     kind = detect_words(task.src_dict, subwords)
     tokenizer = TextTokenizer(
         argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")
@@ -62,8 +62,10 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str]) -> Extract:
-    """What takes sentences in the way that ``args`` name."""
+def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str], labels: Path) -> Extract:
+    """What takes sentences in the way that ``args`` name; ``labels`` is the folder with labels."""
+    if args.by == "labels":
+        return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
 
     def lead(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
@@ -85,7 +87,11 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
         return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
 
     def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        return _best(text.sentences(), values(number, tokens), count)
+        scores = values(number, tokens)
+        if args.threshold is None:
+            return _best(text.sentences(), scores, count)
+        above = sum(score is not None and score > threshold for score in scores)
+        return _best(text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores)))
 
     def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         scores = _means(text, values(number, tokens))
@@ -100,6 +106,22 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
         return [words for words in found if words]
 
     return {"selector": selector, "tagger": tagger, "phrases": phrases}[args.by]
+
+
+def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
+    """What takes the sentences that a file of labels names; raises InputError if it is about something else."""
+    file = SelectionFile(path, "--labels")
+    if len(file) != len(pairs):
+        raise InputError(f"--labels: {path} is about {len(file):,} documents, and DATA has {len(pairs):,}")
+    if file.header.get("kind") == "distribution":
+        raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
+
+    def extract(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        sentences = text.sentences()
+        places = sorted(int(field) for field in file.row_of(number, tokens) if field != NOTHING)
+        return [sentences[place] for place in places if place < len(sentences)]
+
+    return extract
 
 
 def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:

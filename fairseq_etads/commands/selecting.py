@@ -33,12 +33,16 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
-    if not isinstance(task, SummarizationTask) or not isinstance(models[0], Selector):
-        raise InputError(f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor)")
+    model = models[0] if isinstance(models[0], Selector) else getattr(models[0], "extractor", None)
+    if not isinstance(task, SummarizationTask) or model is None:
+        raise InputError(
+            f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor, or a model "
+            "with --sentence-attention extractor)"
+        )
     folder = Path(cfg.task.data.split(":")[0])
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     report: Dict[str, Any] = {}
-    model = models[0].to(device).eval()
+    model = model.to(device).eval()
     for split in args.subset:
         task.load_dataset(split)
         rows = _probabilities(model, task, split, args.max_tokens, device)

@@ -118,6 +118,13 @@ class SelectedTask:
     _summaries: Any
     _label_unit: Optional[str] = None
 
+    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the criterion; batches have labels of sentences if it asks for them with --extraction-loss."""
+        if getattr(cfg, "extraction_loss", 0):
+            self.read_labels("sentences")
+        parent: Any = super()
+        return parent.build_criterion(cfg, *args, **kwargs)
+
     def read_labels(self, unit: Optional[str]) -> None:
         """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none."""
         self._label_unit = unit

@@ -10,6 +10,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from torch import Tensor
 
+from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
 
@@ -84,6 +85,16 @@ def check_one_dictionary(option: str, task: Any) -> None:
         raise ValueError(
             f"{option} needs one dictionary for documents and summaries, and DATA has two: make the data again with "
             "etads-prepare, or fairseq-preprocess --joined-dictionary"
+        )
+
+
+def check_marks(option: str, task: Any) -> None:
+    """Raise ValueError if no document can have a sentence mark, which ``option`` needs."""
+    words = task.source_dictionary
+    if words.index(SENTENCE_MARK) == words.unk():
+        raise ValueError(
+            f'{option}: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; make the data with '
+            "etads-prepare --source-sentence-marks"
         )
 
 

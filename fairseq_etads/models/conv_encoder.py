@@ -42,4 +42,4 @@ class ConvolutionalEncoder(WordEncoder):
             "encoder_padding_mask": [padding],
             "src_tokens": [src_tokens],
         }
-        return out
+        return self._with_extraction(out)

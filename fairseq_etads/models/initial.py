@@ -1,4 +1,4 @@
-"""``--init-from``: begin training with the weights of another model's checkpoint, as far as their names agree."""
+"""``--init-from`` and ``--extractor``: begin training with those weights of a checkpoint whose names agree."""
 
 import glob
 import logging
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..vocabulary.dictionary import check_trained_with, known_words
 from .pretrained import CheckpointWords
+from .selector import SentenceExtractor
 
 logger = logging.getLogger(__name__)
 
@@ -20,45 +21,64 @@ _DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
-def is_first_launch(cfg: Any) -> bool:
+EXTRACTOR = "encoder.extractor."
+"""How the names of an extractor's weights begin in a summariser."""
+
+
+def extractor_to_begin_with(model: Any, path: str) -> nn.Module:
+    """The extractor inside a summariser, for --extractor ``path``; ValueError if the model has none."""
+    extractor: Optional[nn.Module] = getattr(model, "extractor", None)
+    if extractor is None:
+        raise ValueError(f"--extractor {path} has no effect without --sentence-attention extractor")
+    return extractor
+
+
+def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     """Whether training begins, and does not resume from a checkpoint of its own.
 
     Args:
-        cfg: the task's options.
+        cfg: the task's options. option: the one of them that names the weights to begin with.
 
     Raises:
-        ValueError: an option says to begin with the weights of another checkpoint than that of --init-from.
+        ValueError: another option says to begin with the weights of another checkpoint.
     """
-    for option, is_given in (
+    for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
         ("--finetune-from-model", bool(cfg.finetune_from_model)),
     ):
         if is_given:
-            raise ValueError(f"--init-from {cfg.init_from} and {option} exclude one another: choose one")
+            path = getattr(cfg, option[2:].replace("-", "_"))
+            raise ValueError(f"{option} {path} and {other} exclude one another: choose one")
     # with a suffix of its own for each worker where --use-sharded-state says so
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
-def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
+def load_initial_weights(
+    model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
+) -> None:
     """Copy the weights of a checkpoint that this model has under the same name; log what was copied and what was not.
 
     Rows of word vectors are matched by words if the checkpoint's dictionary stands beside it (see :mod:`.pretrained`).
+    A sentence extractor also takes the weights of one inside a summariser.
 
     Args:
-        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries.
+        model: newly built. path: a checkpoint of fairseq-train. task: has the dictionaries. option: that named
+            ``path``. whole: whether all weights of the model must be there, and no others.
 
     Raises:
         FileNotFoundError: there is no such file.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: it is not a checkpoint, was trained with another dictionary, has no weight of this model, or two
-            different weights for one of this model.
+            different weights for one of this model; or, with ``whole``, it lacks some.
     """
-    weights, remembers_words = _read(path, task)
+    weights, remembers_words = _read(path, task, option)
+    if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
+        weights = {name[len(EXTRACTOR) :]: weight for name, weight in weights.items() if name.startswith(EXTRACTOR)}
     _upgrade(model, weights)
     words = None if remembers_words else CheckpointWords(path, task)
     if words is not None and not words.files:
-        logger.warning(f"--init-from {path}: it does not say which dictionary it has, which must be that of DATA")
-    report = _Report(path)
+        logger.warning(f"{option} {path}: it does not say which dictionary it has, which must be that of DATA")
+    report = _Report(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters:
@@ -71,35 +91,37 @@ def load_initial_weights(model: nn.Module, path: str, task: Any) -> None:
         first, weight = loaded.setdefault(id(parameter), (name, given))
         if first != name and not torch.equal(weight, given):
             raise ValueError(
-                f"--init-from {path}: it has different weights in {first} and {name}, which are one in this model: "
+                f"{option} {path}: it has different weights in {first} and {name}, which are one in this model: "
                 "choose the --share-... options with which it was trained"
             )
         with torch.no_grad():
             parameter.copy_(given)
     report.new = [name for name, parameter in parameters if id(parameter) not in loaded]
     report.unused = sorted(weights.keys() - {name for name, _ in parameters})
+    if whole and (report.new or report.unused):
+        raise ValueError(report.of_another_model())
     numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
     report.write(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
 
-def _read(path: str, task: Any) -> Tuple[Dict[str, Tensor], bool]:
+def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
     """The weights of a checkpoint, without buffers that only describe the model; whether it remembers its dictionary.
 
     See :func:`load_initial_weights`.
     """
     if not os.path.isfile(path):
-        raise FileNotFoundError(f'--init-from "{path}": no such file')
+        raise FileNotFoundError(f'{option} "{path}": no such file')
     try:
         checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
         weights = {name: value for name, value in checkpoint["model"].items() if isinstance(value, Tensor)}
     except (AttributeError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"--init-from {path}: not a checkpoint of fairseq-train ({reason})") from None
+        raise ValueError(f"{option} {path}: not a checkpoint of fairseq-train ({reason})") from None
     state = checkpoint.get("task_state") or {}
     try:
         check_trained_with(state, task.source_dictionary, task.target_dictionary)
     except ValueError as error:
-        raise ValueError(f"--init-from {path}: {error}") from None
+        raise ValueError(f"{option} {path}: {error}") from None
     described = {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}
     return described, "source_dictionary" in state
 
@@ -147,8 +169,8 @@ def _fit_rows(
         report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
         return given[:wanted]
     raise ValueError(
-        f"--init-from {report.path}: {name} has {rows} words and the {side} dictionary in DATA {wanted}: make the data "
-        "with the dictionary with which it was trained (etads-prepare --like), or put its dict.txt beside it"
+        f"{report.option} {report.path}: {name} has {rows} words and the {side} dictionary in DATA {wanted}: make the "
+        "data with the dictionary with which it was trained (etads-prepare --like), or put its dict.txt beside it"
     )
 
 
@@ -160,12 +182,24 @@ def _known_words(task: Any) -> Tuple[int, int]:
 class _Report:
     """What happened to the weights; lists of their names."""
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str, option: str):
+        self.path, self.option = path, option
         self.partly: List[str] = []
         self.other_shape: List[str] = []
         self.new: List[str] = []
         self.unused: List[str] = []
+
+    def of_another_model(self) -> str:
+        """The error that weights are those of another model."""
+        if self.other_shape:
+            return (
+                f"{self.option} {self.path}: {self.other_shape[0]}; give --extractor-embed-dim and "
+                "--extractor-hidden-size the values with which it was trained (as --encoder-embed-dim, "
+                "--encoder-hidden-size)"
+            )
+        return (
+            f"{self.option} {self.path}: not a checkpoint of --arch sentence_extractor, or of a model with one inside"
+        )
 
     def write(self, loaded: int, total: int) -> None:
         """Log it, as a warning if a weight did not fit or most of the model is new; ValueError if nothing was loaded.
@@ -184,9 +218,9 @@ class _Report:
             if names
         ]
         if not loaded:
-            raise ValueError(f"--init-from {self.path}: it has no weight that fits this model; {'; '.join(parts)}")
+            raise ValueError(f"{self.option} {self.path}: it has no weight that fits this model; {'; '.join(parts)}")
         level = logging.WARNING if self.other_shape or loaded < total / 2 else logging.INFO
-        summary = f"--init-from {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
+        summary = f"{self.option} {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
         logger.log(level, "; ".join([summary, *parts]))
 
     def _missing(self) -> List[str]:

@@ -22,10 +22,13 @@ from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
 from .common import CONTINUE_HELP, SummarizationModel, check_words, preset_dataclass, register_presets
 from .conv_encoder import ConvolutionalEncoder
-from .rnn_checks import FACTOR_DIM, check_options, parse_factors
+from .rnn_checks import EXTRACTOR, FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width
 from .rnn_initial import begin_as_see_et_al, begin_uniform, new_table
+from .selector import SentenceExtractor
+from .sentence_attention import KINDS as SENTENCE_ATTENTION
+from .sentence_attention import make_extractor
 
 ENCODERS = ("rnn", "conv")
 CELLS = ("gru", "lstm", "elman")
@@ -156,6 +159,27 @@ class RecurrentConfig(FairseqDataclass):
         default=False,
         metadata={"help": f'attend to sentences, too; "{SENTENCE_MARK}" must end each sentence of a document'},
     )
+    sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "extractor: the attention to a word is multiplied by the probability with which an extractor takes "
+            f'its sentence, which "{SENTENCE_MARK}" ends, and divided by the sum (Hsu et al. 2018)'
+        },
+    )
+    extractor_embed_dim: int = field(
+        default=EXTRACTOR["extractor_embed_dim"], metadata={"help": "width of the extractor's word vectors"}
+    )
+    extractor_hidden_size: int = field(
+        default=EXTRACTOR["extractor_hidden_size"],
+        metadata={"help": "width of each direction of the extractor's networks"},
+    )
+    max_sentences: int = field(
+        default=EXTRACTOR["max_sentences"],
+        metadata={"help": "sentences of a document that the extractor reads; others are not attended to"},
+    )
+    max_sentence_words: int = field(
+        default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
+    )
     source_factors: str = field(
         default="none",
         metadata={
@@ -206,6 +230,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "words_lvt2k_temp_att": {**_CNN, "temporal_attention": True},
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {**_SEE, "coverage": True},
+    "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
     # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
@@ -285,6 +310,8 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             begin_as_see_et_al(model)
         if config.uniform_init:
             begin_uniform(model, config.uniform_init)
+        if str(config.sentence_attention) == "extractor":  # with weights of its own, which are usually loaded
+            model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
 
@@ -293,9 +320,17 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
+        if self.extractor is not None:
+            tables.append(self.extractor.embed_tokens.weight)
         for table in [*tables, output.weight, output.bias] if trick else tables:
             if trick or table is not output.weight:
                 mark_lookup_table(table)
+
+    @property
+    def extractor(self) -> Optional[SentenceExtractor]:
+        """With --sentence-attention extractor, what finds sentences likely."""
+        found: Optional[SentenceExtractor] = self.encoder.extractor
+        return found
 
     @property
     def factors(self) -> Any:

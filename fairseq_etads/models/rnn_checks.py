@@ -5,9 +5,10 @@ from typing import Any, Dict
 from fairseq.data import Dictionary
 from torch import nn
 
-from ..text.words import SENTENCE_MARK
-from .common import check_continuation, check_one_dictionary
+from .common import check_continuation, check_marks, check_one_dictionary
 
+EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
+"""Sizes of the extractor of --sentence-attention, by option: those of Hsu et al. 2018."""
 FACTOR_DIM = 16
 """Width of a factor's vectors where --source-factors gives none."""
 
@@ -61,12 +62,9 @@ def check_options(cfg: Any, task: Any) -> None:
         check_one_dictionary(f"--pointer {cfg.pointer}", task)
     check_continuation(cfg)
     _check_sharing(cfg, task)
-    words = task.source_dictionary
-    if cfg.hierarchical_attention and words.index(SENTENCE_MARK) == words.unk():
-        raise ValueError(
-            f'--hierarchical-attention: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; '
-            "make the data from documents that mark their sentences so"
-        )
+    if cfg.hierarchical_attention:
+        check_marks("--hierarchical-attention", task)
+    _check_extractor(cfg)
 
 
 def _check_conv(cfg: Any) -> None:
@@ -93,6 +91,15 @@ def _check_conv(cfg: Any) -> None:
         raise ValueError(f"--uniform-init {cfg.uniform_init}: choose 0 or more")
     if cfg.uniform_init and cfg.paper_init:
         raise ValueError("--uniform-init and --paper-init exclude one another: choose one")
+
+
+def _check_extractor(cfg: Any) -> None:
+    """Raise ValueError for sizes of an extractor that are impossible, or of none."""
+    for option, default in EXTRACTOR.items():
+        _at_least(cfg, option, 1)
+        if getattr(cfg, option) != default and str(cfg.sentence_attention) == "none":
+            flag = f"--{option.replace('_', '-')}"
+            raise ValueError(f"{flag} {getattr(cfg, option)} has no effect without --sentence-attention extractor")
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:

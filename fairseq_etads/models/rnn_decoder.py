@@ -8,7 +8,13 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import at_least_float32, hierarchical_log_attention, log_attention, temporal_step
+from ..attention import (
+    at_least_float32,
+    combined_log_attention,
+    hierarchical_log_attention,
+    log_attention,
+    temporal_step,
+)
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
@@ -17,6 +23,7 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
 from .rnn_state import Attention, DecoderState, EncodedDocuments, StepOutputs, count_documents, select_rows
+from .sentence_attention import SentenceAttention
 
 
 class RecurrentDecoder(FairseqIncrementalDecoder):
@@ -121,7 +128,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Returns:
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
             Extras: "attn", a list of the attention (N, T, S); "vocabulary", the batch's :class:`OutputVocabulary`; with
-            a pointer "pointer", its :class:`PointerOutput`.
+            a pointer "pointer", its :class:`PointerOutput`; with an extractor and without a cached state
+            "sentence_attention", a :class:`SentenceAttention`.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -129,6 +137,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         real = steps.ne(self.dictionary.pad())
         outputs = self._run_steps(words, real, encoder_out, incremental_state)
         extra: Dict[str, Any] = {"attn": [outputs.log_weights.exp()]}
+        if outputs.log_word is not None and incremental_state is None:
+            extra["sentence_attention"] = SentenceAttention.of(outputs.log_word, encoder_out)
         readouts = self.dropout(self._read_out(outputs))  # (N, T, R)
         if features_only:
             return readouts, extra
@@ -159,12 +169,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         steps = words.unbind(1)
         queries = self._word_queries(self.attention, words)
         sentence_queries = self._word_queries(self.sentence_attention, words)
-        hiddens, cells, inputs, contexts, log_weights = [], [], [], [], []
+        hiddens, cells, inputs, contexts, log_weights, log_words = [], [], [], [], [], []
         for t, word in enumerate(steps):
             before = state
             if state.context is not None:
                 state, step_input = self._step(state, word, state.context)
-            log_weight, state = self._attend(state, queries[t], sentence_queries[t], documents)
+            log_weight, log_word, state = self._attend(state, queries[t], sentence_queries[t], documents)
             count, length, _ = documents.states.states.shape
             context = documents.states.read(log_weight.exp().view(count, -1, length)).view(rows, -1)  # (N, M)
             if state.context is not None:
@@ -179,6 +189,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             inputs.append(step_input)
             contexts.append(context)
             log_weights.append(log_weight)
+            log_words.append(log_word)
         if incremental_state is not None:
             saved = {name: value for name, value in state._asdict().items() if value is not None}
             self.set_incremental_state(incremental_state, "state", saved)
@@ -188,6 +199,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             words if self.merge is None else torch.stack(inputs, 1),
             torch.stack(contexts, 1),
             torch.stack(log_weights, 1),
+            None if documents.log_selected is None else torch.stack(log_words, 1),
         )
 
     @staticmethod
@@ -235,14 +247,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         word_query: Optional[Tensor],
         sentence_query: Optional[Tensor],
         documents: EncodedDocuments,
-    ) -> Tuple[Tensor, DecoderState]:
+    ) -> Tuple[Tensor, Tensor, DecoderState]:
         """Attend to the documents once.
 
         Args:
             word_query, sentence_query: what the word before contributes to the queries (N, A), or None.
 
         Returns:
-            log of the attention (N, S), and the state with this step's attention in ``spent`` and ``covered``.
+            log of the attention (N, S); the same before it is combined with the extractor's; and the state with this
+            step's attention in ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -254,10 +267,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             of_sentences = self.sentence_attention(query, sentence_query, documents.sentence_keys)  # (N, L)
             log_sentence = log_attention(of_sentences[:, None], documents.sentence_padding)
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
+        log_word = log_weight[:, 0]
+        if documents.log_selected is not None:
+            log_weight = combined_log_attention(log_weight, documents.log_selected, documents.padding)
         log_weight = log_weight[:, 0]
         if state.covered is not None:
             state = state._replace(covered=state.covered + log_weight.exp())
-        return log_weight, state
+        return log_weight, log_word, state
 
     def _logits(
         self,
@@ -282,6 +298,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
             assert vocabulary.slots is not None
+            # [h; c of an LSTM; the word's vector or x; the context]
             parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
             features = torch.cat([part for part in parts if part is not None], dim=2)
             extra["pointer"] = self.pointer(features, outputs.log_weights, vocabulary.slots, history)

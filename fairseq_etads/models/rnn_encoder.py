@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, sentence_ids
 from ..vocabulary.output import OutputVocabulary
+from .selector import SentenceExtractor
+from .sentence_attention import extraction
 
 MAX_POSITIONS = 100_000
 """fairseq wants a limit; a recurrent network has none."""
@@ -30,6 +32,9 @@ class WordEncoder(FairseqEncoder):
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
         factors: table of vectors of each source factor, by its name; read in alphabetical order.
+
+    Attributes:
+        extractor: with ``--sentence-attention extractor``, what finds sentences likely; else None.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -38,6 +43,11 @@ class WordEncoder(FairseqEncoder):
         self.embed_tokens = embed_tokens
         self.factors = nn.ModuleDict({name: factors[name] for name in sorted(factors)})
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.extractor: Optional[SentenceExtractor] = None
+
+    def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
+        """The encoder's output, with what the extractor says of the documents if there is one."""
+        return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Word vectors and those of the factors side by side, (B, S, D)."""
@@ -119,7 +129,7 @@ class RecurrentEncoder(WordEncoder):
             lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
             "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
             "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A) and
-            "sentence_padding_mask" (B, N).
+            "sentence_padding_mask" (B, N); with an extractor what :func:`extraction` returns.
         """
         padding = src_tokens.eq(self.padding_idx)
         network = getattr(self, self.rnn_cell)
@@ -139,4 +149,4 @@ class RecurrentEncoder(WordEncoder):
             ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
             keys, missing = self.sentences(states, ids, padding)
             out |= {"sentence_ids": [ids], "sentence_keys": [keys], "sentence_padding_mask": [missing]}
-        return out
+        return self._with_extraction(out)

@@ -39,6 +39,7 @@ class StepOutputs(NamedTuple):
         hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
         inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
         contexts: (N, T, M). log_weights: log of the attention (N, T, S).
+        log_word: the same before it was combined with that to sentences; None without --sentence-attention.
     """
 
     hidden: Tensor
@@ -46,6 +47,7 @@ class StepOutputs(NamedTuple):
     inputs: Tensor
     contexts: Tensor
     log_weights: Tensor
+    log_word: Optional[Tensor] = None
 
 
 Keys = Union[SharedKeys, DotKeys]
@@ -59,6 +61,7 @@ class EncodedDocuments(NamedTuple):
         states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
         sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool. None without
             hierarchical attention.
+        log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
     """
 
     states: SharedStates
@@ -67,6 +70,7 @@ class EncodedDocuments(NamedTuple):
     sentence_keys: Optional[Keys] = None
     sentence_ids: Optional[Tensor] = None
     sentence_padding: Optional[Tensor] = None
+    log_selected: Optional[Tensor] = None
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
@@ -77,6 +81,9 @@ class EncodedDocuments(NamedTuple):
             keys(encoder_out["keys"][0]),
             encoder_out["encoder_padding_mask"][0].repeat_interleave(beams, dim=0),
         )
+        if "log_selected" in encoder_out:
+            log_selected = encoder_out["log_selected"][0].repeat_interleave(beams, dim=0)
+            documents = documents._replace(log_selected=log_selected)
         if "sentence_keys" not in encoder_out:
             return documents
         return documents._replace(

@@ -17,12 +17,12 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
-from ..layers.recurrent import BidirectionalGRU
+from ..layers.recurrent import BidirectionalGRU, sentence_ids
 from ..layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
-from .common import SummarizationModel, preset_dataclass, register_presets
+from .common import SummarizationModel, check_marks, preset_dataclass, register_presets
 
 
 class SelectorOutput(NamedTuple):
@@ -191,12 +191,7 @@ class SentenceExtractor(Selector):
         """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
         options = cls.options(cfg)
         _check(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
-        words = task.source_dictionary
-        if words.index(SENTENCE_MARK) == words.unk():
-            raise ValueError(
-                f"--arch {getattr(options, '_name', 'sentence_extractor')}: the documents' dictionary has no "
-                f'"{SENTENCE_MARK}", which ends a sentence; make the data with etads-prepare --source-sentence-marks'
-            )
+        check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
@@ -223,6 +218,11 @@ class SentenceExtractor(Selector):
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
+
+    def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+        """Values of sentences (B, U) -> of tokens (B, S); marks and the end symbol have that of the word before."""
+        numbers = sentence_ids(src_tokens, self.mark).masked_fill(~self.real_words(src_tokens), 0)
+        return values.gather(1, numbers.cummax(dim=1).values)
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"word_tagger": {}, "sentence_extractor": {}}

@@ -153,6 +153,49 @@ def see(coverage):
     return check
 
 
+def unified(together):
+    """An abstracter trained on labelled sentences, decoding what the extractor selects; or both in one model."""
+
+    def check(run):
+        out = run.folder.parent
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+        assert all(35 <= len(words) <= 120 for words in run.tokens())
+        report = json.loads((out / "extractor-1/report.json").read_text(encoding="utf-8"))
+        assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
+        labels = (out / "labels/labels.sentences.train").read_text(encoding="utf-8")
+        assert '"kind": "extract"' in labels and '"truncate_source": 2500' in labels
+        whole = (run.prepared / "tokens/train.source").read_text(encoding="utf-8").splitlines()
+        kept = (out / "labelled/prepared/tokens/train.source").read_text(encoding="utf-8").splitlines()
+        counts = [len(line.split("\t")[1].split()) for line in labels.splitlines()[1:]]
+        assert [document.count("<q>") + 1 for document in kept] == counts
+        for document, part in zip(whole, kept):
+            sentences = [sentence.strip() for sentence in document.split("<q>")]
+            assert all(sentence.strip() in sentences for sentence in part.split("<q>")), "words have changed"
+        assert any(len(part) < len(document) for document, part in zip(whole, kept))
+        assert any(key.startswith("encoder.extractor.") for key in run.parameters) == together
+        if not together:
+            see(True)(run)
+            read = (run.folder / "prepared/tokens/test.source").read_text(encoding="utf-8").splitlines()
+            _, *rows = (out / "extractor-1/probabilities.sentences.test").read_text(encoding="utf-8").splitlines()
+            for line, document, part in zip(rows, documents, read):
+                values = [float(value) for value in line.split("\t")[1].split()]
+                wanted = min(max(sum(value > 0.5 for value in values), 5), 30, len(values))
+                assert part.count("<q>") + 1 == wanted <= document.count("<q>") + 1
+            return
+        assert str(run.option("sentence_attention")) == "extractor" and run.option("coverage") is True
+        criterion = {"extraction_loss": 5, "coverage_loss": 1, "inconsistency_loss": 1, "length_normalised": True}
+        assert {name: run.option(name, "criterion") for name in criterion} == criterion
+        assert min(run.figures("extraction_loss")) > 0 and min(run.figures("inconsistency_loss")) > 0
+        assert run.option("lr", "optimization") == [0.01] and "valid on" in log and "rougeL" in log
+        loaded = [line for line in log.splitlines() if ": loaded" in line]
+        assert "--extractor" in loaded[1] and "(100.0%)" in loaded[1] and "in the checkpoint, but" not in log
+        new = loaded[0].split("does not have them: ")[1].split(", ")
+        assert all(name.startswith("encoder.extractor.") for name in new) and "another shape" not in log
+
+    return check
+
+
 def finished(folder):
     return (folder / "finished.txt").read_text(encoding="utf-8")
 

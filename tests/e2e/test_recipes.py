@@ -21,6 +21,7 @@ from recipe_checks import (
     recurrent,
     rewarded,
     see,
+    unified,
 )
 from recipes import (
     RECIPES,
@@ -112,6 +113,14 @@ RECIPES_AND_ROWS = [
         given=(
             *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
             *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
+        ),
+        more=tuple(RECURRENT[:-2]),
+    ),
+    Recipe(
+        "inconsistency_cnndm", cnndm, {"two-stage": unified(False), "end-to-end": unified(True)},
+        given=(
+            *("--cpu", "--extractor-steps", "3", "--stages", "50/8 60/30", "--stage-steps", "5", "--steps", "8"),
+            *("--coverage-steps", str(STEPS), "--joint-steps", str(STEPS)),
         ),
         more=tuple(RECURRENT[:-2]),
     ),

@@ -144,3 +144,32 @@ def test_other_labels_are_refused(work, tmp_path):
     run_command(["etads-labels", "bin", "--truncate-source", "5", "--out", str(tmp_path), "--jobs", "1"], cwd=work)
     said = train(work, "word_tagger", 1, "--labels", str(tmp_path), "--save-dir", str(tmp_path / "run"), check=False)
     assert said.returncode and "was made of the first 5 tokens of each document" in said.stdout
+
+
+def test_an_extractor_and_an_abstracter_are_trained_together(work, selectors):
+    """Both checkpoints are begun with, but not again when training resumes; the whole summarises and selects."""
+    sizes = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--attention-dim", "16", "--readout-dim", "16"]
+    command = ["fairseq-train", "bin", *PLUGIN, *sizes, *TRAIN, "--criterion", "summarization_nll"]
+    command += ["--coverage-loss", "1", "--length-normalised", "--no-paper-init"]
+    abstracter = ["--arch", "pointer_generator_coverage", "--save-dir", "abstracter", "--max-update", "5"]
+    run_command([*command, *abstracter], cwd=work)
+    command += ["--arch", "unified_summarizer", "--save-dir", "together/checkpoints", "--inconsistency-loss", "1"]
+    command += ["--extractor-embed-dim", "16", "--extractor-hidden-size", "16", "--extraction-loss", "5"]
+    command += ["--init-from", "abstracter/checkpoint_last.pt"]
+    command += ["--extractor", "sentence_extractor/checkpoints/checkpoint_last.pt", "--max-update"]
+    first = run_command([*command, "30"], cwd=work).stdout
+    assert len(re.findall(r"--(?:init-from|extractor) \S+: loaded [\d,]+ of", first)) == 2
+    assert re.search(r"--extractor \S+: loaded .*\(100\.0%\)", first) and "in the checkpoint, but" not in first
+    second = run_command([*command, "60"], cwd=work).stdout
+    assert "Loaded checkpoint" in second and "@ 30 updates" in second and ": loaded" not in second
+    saved = torch.load(work / "together/checkpoints/checkpoint_last.pt", weights_only=True)
+    steps = {int(state["step"]) for state in saved["last_optimizer_state"]["state"].values()}
+    assert steps == {60}, "the optimiser began anew"
+    for name in ("extraction_loss", "inconsistency_loss"):
+        losses = [float(value) for value in re.findall(rf"valid on .* {name} ([\d.]+)", first + second)]
+        assert len(losses) > 1 and losses[-1] < 0.3 + (name != "extraction_loss"), (name, losses)
+    generate = ["fairseq-generate", "bin", *PLUGIN, "--path", "together/checkpoints/checkpoint_last.pt", "--cpu"]
+    found = summaries(run_command([*generate, "--beam", "3", "--max-len-b", "6"], cwd=work).stdout)
+    assert sorted(found) == list(range(50)) and all("<unk>" not in text for text in found.values())
+    said = run_command(["etads-select", "together", "--checkpoint", "last", "--subset", "test"], cwd=work).stdout
+    assert "together/probabilities.sentences.test" in said and float(re.search(r"AUC ([\d.]+)", said)[1]) > 0.95

@@ -37,6 +37,7 @@ RUNS = [
     {"arch": "pg_coverage"},
     {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
     {"arch": "words_lvt2k_hieratt", "mark": True, "large_vocabulary_trick": 25},
+    {"arch": "unified_summarizer", "paper_init": False, "mark": True},
 ]
 
 

@@ -7,6 +7,7 @@ import torch
 from selection_data import write_data
 
 from fairseq_etads.commands.extract import main
+from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.data.selection import MISSING, TokenValues
 from fairseq_etads.selection.files import source_hash, write_rows
 from fairseq_etads.text.files import InputError
@@ -57,6 +58,24 @@ def test_sentences_are_taken_in_each_way(data, capsys):
     assert "3 summaries of 1.3 sentences and 2.7 words" in capsys.readouterr().out
 
 
+def test_as_many_sentences_are_taken_as_are_above_the_threshold(data):
+    selection = ("--by", "selector", "--selection", str(data), "--threshold")
+    assert extract(data, *selection, "0.25") == ["a dog ran, <q> it rained <q> we left", "one", "four <q> five"]
+    assert extract(data, *selection, "0.5") == ["a dog ran, <q> we left", "one", "four"], "the likeliest in any case"
+    found = extract(data, *selection, "0.5", "--at-least", "3")
+    assert found == ["a dog ran, <q> it rained <q> we left", "one <q> two two", "four <q> five"]
+    assert extract(data, *selection, "0.1", "--sentences", "1") == ["we left", "one", "four"]
+
+
+def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
+    labels = ["--truncate-source", "9", "--jobs", "1"]
+    assert make_labels([str(data), "--kind", "extract", "--subset", "test", *labels]) == 0
+    assert extract(data, "--by", "labels") == extract(data, "--by", "oracle", "--truncate-source", "9")
+    assert make_labels([str(data), "--kind", "distribution", "--subset", "test", "--out", str(data), *labels]) == 0
+    assert main([str(data), str(data / "out.txt"), "--by", "labels", "--labels", str(data)]) == 2
+    assert "labels.sentences.test has distributions" in capsys.readouterr().err
+
+
 def test_only_what_is_read_is_extracted(data):
     assert extract(data, "--by", "lead", "--truncate-source", "6")[0] == "the cat sat <q> a"
 
@@ -69,6 +88,18 @@ def test_only_what_is_read_is_extracted(data):
         (["--by", "oracle", "--sentences", "2"], "--sentences 2: has no effect with --by oracle"),
         (["--by", "lead", "--sentences", "0"], "--sentences 0: choose 1 or more"),
         (["--by", "lead", "--threshold", "0.5"], "--threshold 0.5: has no effect with --by lead"),
+        (["--by", "lead", "--at-least", "2"], "--at-least 2: has no effect with --by lead"),
+        (
+            ["--by", "selector", "--selection", "x", "--at-least", "2"],
+            "--at-least 2: has no effect without --threshold",
+        ),
+        (
+            ["--by=selector", "--selection=x", "--threshold=0.5", "--at-least=5", "--sentences=4"],
+            "--at-least 5: is more than --sentences 4",
+        ),
+        (["--by", "labels", "--sentences", "2"], "--sentences 2: has no effect with --by labels"),
+        (["--by", "oracle", "--labels", "x"], "--labels x: has no effect with --by oracle"),
+        (["--by", "labels", "--labels", "nowhere"], "no nowhere/labels.sentences.test; etads-labels"),
         (
             ["--by", "selector", "--selection", "nowhere"],
             "no nowhere/probabilities.sentences.test; etads-select",

@@ -15,6 +15,7 @@ from fairseq_etads.text.files import InputError
 
 AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
 APART = {"share_all_embeddings": False}
+EXTRACTS = {"sentence_attention": "extractor"}
 CLUSTERS = {"adaptive_softmax_cutoff": [10, 20]}
 TRANSFORMER = {
     "activation_fn": [{"activation_fn": name} for name in ("gelu", "gelu_fast", "gelu_accurate", "tanh", "linear")],
@@ -160,6 +161,20 @@ RECURRENTS = {
     "large_vocabulary_trick": [{"large_vocabulary_trick": 20}, ({"large_vocabulary_trick": -1}, "choose 0 or more")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch", "large_vocabulary_trick": 20}],
     "pointer_continue": [{"pointer": "switch", "pointer_continue": True}],
+    "sentence_attention": [
+        EXTRACTS,
+        {**EXTRACTS, "encoder": "conv", "bridge": "zero", "attention_score": "dot", "pointer": "switch"},
+    ],
+    "extractor_embed_dim": [
+        {**EXTRACTS, "extractor_embed_dim": 8},
+        ({"extractor_embed_dim": 8}, "--extractor-embed-dim 8 has no effect without --sentence-attention extractor"),
+    ],
+    "extractor_hidden_size": [
+        {**EXTRACTS, "extractor_hidden_size": 8},
+        ({**EXTRACTS, "extractor_hidden_size": 0}, "--extractor-hidden-size 0: choose 1 or more"),
+    ],
+    "max_sentences": [{**EXTRACTS, "max_sentences": 1}, ({"max_sentences": 9}, "--max-sentences 9 has no effect")],
+    "max_sentence_words": [{**EXTRACTS, "max_sentence_words": 1}],
     "source_factors": [{"source_factors": "pos:3"}, ({"source_factors": "x"}, 'there is no factor "x"')],
 }
 FAMILIES = {
@@ -228,6 +243,7 @@ def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, c
         "gru_seq2seq": {
             **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
             **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
+            **EXTRACTS,
         },
     }[arch]
     train_and_decode(steps_task(), options_of(arch, **at_once), steps=4, coverage_loss=1.0)

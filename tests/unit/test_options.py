@@ -49,6 +49,7 @@ RECURRENT_CHOICES = {
     "source_factors": ["none", "pos:3"],
     "hierarchical_attention": [False, True],
     "temporal_attention": [False, True],
+    "sentence_attention": ["none", "extractor"],
     "coverage": [False, True],
     "pointer": ["none", "soft", "switch"],
     "pointer_continue": [False, True],
@@ -68,6 +69,7 @@ RECURRENT_COSTS = {
     ("source_factors", "pos:3"): "(n + 6 * h) * w",
     ("hierarchical_attention", True): "18 * h**2 + 12 * h + 3200 + (2 * h + 32) * a + (g + e) * a + 2 * a",
     ("temporal_attention", True): "0",
+    ("sentence_attention", "extractor"): "V * x + 6 * x * k + 30 * k**2 + 27 * k + 1",
     ("coverage", True): "a",
     ("pointer", "soft"): "g + e + 2 * h + 1",
     ("pointer", "switch"): "g + e + 2 * h + 1",
@@ -165,6 +167,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
         "w": 3,
     }
     small = {**RECURRENT, "decoder_hidden_size": sizes["g"]}
+    sizes.update(x=128, k=200)  # the extractor's defaults
     plain = count(make_model("gru_seq2seq", task, **small))
     tokens = make_batch([[5, 6, mark, 7, 8, mark], [9, len(task.source_dictionary) - 1]])
     previous, values = torch.tensor([[EOS, 5, 6]] * 2), torch.full((*tokens.shape, 1), 5)
@@ -189,7 +192,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
 def test_the_documents_numbers_of_the_recurrent_family_are_those_of_the_formulas():
     page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
     page = page[page.index("## The recurrent family") :]
-    paper = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10}
+    paper = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10, "x": 128, "k": 200}
     for (option, _), formula in RECURRENT_COSTS.items():
         row = next(row for row in page.splitlines() if row.startswith(f"| `--{option.replace('_', '-')}"))
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))

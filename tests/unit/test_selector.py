@@ -6,6 +6,8 @@ import random
 import pytest
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
+from reference_selection import novel_sentences
+from selection_data import names_of_scores
 
 from fairseq_etads.folder.model_options import architectures
 from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
@@ -118,14 +120,9 @@ def test_the_memory_of_what_was_taken_is_that_of_the_paper():
     states, missing = torch.randn(1, 5, 3).double(), torch.tensor([[False, False, True, False, False]])
     found = scores(states, missing)[0]
     real = [0, 1, 3, 4]
-    d = torch.tanh(scores.document.weight @ (sum(states[0, i] for i in real) / 4) + scores.document.bias)
-    o = torch.zeros(4).double()
-    for i in real:
-        u = torch.tanh(scores.sentence.weight @ states[0, i] + scores.sentence.bias)
-        logit = scores.content.weight[0] @ u + u @ scores.salience.weight @ d
-        logit = logit - u @ scores.novelty.weight @ torch.tanh(o) + scores.content.bias[0]
-        torch.testing.assert_close(found[i], logit)
-        o = o + torch.sigmoid(logit) * u
+    with torch.no_grad():
+        expected = novel_sentences([states[0, i] for i in real], names_of_scores(scores))
+    torch.testing.assert_close(found[real], torch.stack(expected))
 
 
 def make_labels(tokens, unit):

@@ -75,6 +75,7 @@ def by_fairseq(run, texts, **decoding):
         {"arch": "etads_basic"},
         {"arch": "pg_coverage"},
         {"arch": "pointer_generator_coverage", "paper_init": False},
+        {"arch": "unified_summarizer", "paper_init": False, "mark": True},
         {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
     ],
     ids=lambda run: "-".join(map(str, run.values())),
@@ -88,7 +89,7 @@ def test_summaries_are_those_of_the_run(run, tmp_path):
     assert tokens(found) == want
     want = by_fairseq(tmp_path / "run", texts, beam=2, max_len_b=5, lenpen=0.5)
     assert tokens(summarizer.summarize(texts, beam=2, max_len=5, lenpen=0.5, no_repeat_ngram_size=0)) == want
-    copies = "pointer" in run or run["arch"] in ("pg_coverage", "pointer_generator_coverage")
+    copies = "pointer" in run or run["arch"] in ("pg_coverage", "pointer_generator_coverage", "unified_summarizer")
     assert copies == any(summary.copied for summary in found)
 
 

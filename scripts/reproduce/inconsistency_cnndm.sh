@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Hsu et al. 2018 on CNN/Daily Mail: an extractor and an abstracter, trained apart and then together with the inconsistency loss.
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996 \
+#       --source-sentence-marks
+#   scripts/reproduce/inconsistency_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
+#
+#   --data DIR              what the first command made; with the four special symbols the words are 50,000
+#   --out DIR               default: runs/inconsistency_cnndm in the repository
+#   --rows LIST             of the rows below; default: both
+#   --seeds LIST, --cpu     default: "1", and a GPU
+#   --extractor-steps N     steps of the extractor (default: 50000)
+#   --stages LIST           tokens of documents and of summaries in each stage of the abstracter (default: "50/15 100/25 150/40
+#                           200/50 250/60 300/80 350/100 400/100")
+#   --stage-steps N, --steps N   steps of each stage but the last, and of all (default: 10000, 80000)
+#   --coverage-steps N      steps of the abstracter with coverage after these (default: 1000)
+#   --joint-steps N         steps of both together (default: 80000)
+#   Options after -- are those of the abstracter and of both together.
+#
+#   ROW          what summarises                                                                 published R-1 / R-2 / R-L
+#   two-stage    the abstracter, what the extractor has selected: sentences likelier than 0.5,
+#                at least 5 and at most 30
+#   end-to-end   both together, each word's attention times the probability of its sentence      40.68 / 17.97 / 37.13
+#
+# As in the paper and its code: the extractor reads 50 sentences of 50 words, vectors of 128, GRUs of 2 x 200, Adagrad with rate
+# 0.15, batches of 64, best validation loss; its labels are the sentences that greedily raise ROUGE-L recall. The abstracter is
+# See et al.'s, trained on these labelled sentences instead of documents, and its last checkpoint is taken. Together: 600 words,
+# Adagrad with rate 0.01 and new accumulators, batches of 8, loss 5 extraction + likelihood + coverage + inconsistency over the
+# three words with the most attention, best ROUGE-L of greedy summaries of validation documents. Gradient norm at most 2
+# throughout; beam 4, 35 to 120 words.
+# Deviations: text is that of scripts/prepare_cnndm.sh, with a mark between sentences, which the abstracter reads and belongs to
+# the sentence before it; extracts are detokenised and prepared again; validation ROUGE is that of 200 documents, also at the
+# end of each epoch; never writes <unk>.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the extractor's AUC and
+# F1 in DIR/extractor-SEED/report.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="two-stage end-to-end"
+data="" out=$ROOT/runs/inconsistency_cnndm rows=$all seeds="1" extractor_steps=50000 steps=80000 stage_steps=10000
+coverage_steps=1000 joint_steps=80000 stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100"
+read_options "--data --out --rows --seeds --cpu --extractor-steps --stages --stage-steps --steps --coverage-steps --joint-steps --" \
+    "$@"
+need_choices --rows "$rows" "$all"
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --extractor-steps "$extractor_steps"
+need_integer --steps "$steps"
+need_integer --stage-steps "$stage_steps"
+need_integer --coverage-steps "$coverage_steps"
+need_integer --joint-steps "$joint_steps"
+read_stages
+use_environment
+prepared=$data/prepared read=2500  # 50 sentences of 50 words
+adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-accumulator 0.1 --clip-norm 2)
+
+# extract FOLDER SPLIT [options of etads-extract]: the extracts of a split's documents, and its summaries, as text in FOLDER.
+extract() {
+    local folder=$1 split=$2
+    shift 2
+    mkdir -p "$folder"
+    [ -f "$folder/$split.source" ] ||
+        supervise etads-extract "$prepared" "$folder/$split.source" --subset "$split" --truncate-source "$read" "$@"
+    ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
+}
+
+# train_extractor RUN SEED: the extractor and its probabilities of test documents, in RUN.
+train_extractor() {
+    train_once "$1" "$prepared" --arch sentence_extractor --criterion selection_nll --labels "$out/labels" \
+        --truncate-source "$read" --lr 0.15 "${adagrad[@]}" --batch-size 64 --max-update "$extractor_steps" --seed "$2" \
+        ${device[@]+"${device[@]}"}
+    [ "$1/report.json" -nt "$1/finished.txt" ] ||
+        etads-select "$1" --prepared "$prepared" --subset valid test --labels "$out/labels" --report "$1/report.json"
+}
+
+# train_abstracter RUN SEED: on labelled sentences, in stages, and then with coverage.
+train_abstracter() {
+    train_pointer_generator "$out/pointer_generator-$2" "$out/labelled/prepared" "$2"
+    train_stage "$1" "$out/labelled/prepared" "${lengths[${#lengths[@]} - 1]}" --arch pointer_generator_coverage --seed "$2" \
+        --coverage-loss 1 --init-from "$out/pointer_generator-$2/checkpoints/checkpoint_last.pt" --max-update "$coverage_steps"
+}
+
+# train_together RUN SEED: from the two.
+train_together() {
+    train_once "$1" "$prepared" --arch unified_summarizer --init-from "$out/abstracter-$2/checkpoints/checkpoint_last.pt" \
+        --extractor "$out/extractor-$2/checkpoints/checkpoint_best.pt" --labels "$out/labels" --truncate-source 600 \
+        --truncate-target 100 --no-end-if-cut --length-normalised --extraction-loss 5 --coverage-loss 1 --inconsistency-loss 1 \
+        --lr 0.01 "${adagrad[@]}" --batch-size 8 --sort-within 100 --eval-rouge --eval-rouge-args '{"beam":1}' \
+        --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric --max-update "$joint_steps" --seed "$2" \
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+}
+
+say_vocabulary "$prepared" 49996 49996
+[ -f "$out/labels/labels.sentences.test" ] ||
+    supervise etads-labels "$prepared" --kind extract --truncate-source "$read" --subset train valid test --out "$out/labels"
+for split in train valid test; do extract "$out/labelled/text" "$split" --by labels --labels "$out/labels"; done
+supervise etads-prepare "$out/labelled/text" "$out/labelled/prepared" --like "$prepared"
+for seed in $seeds; do
+    train_extractor "$out/extractor-$seed" "$seed"
+    train_abstracter "$out/abstracter-$seed" "$seed"
+    for row in $rows; do
+        run=$out/$row-$seed source=$prepared decoding=()
+        if [ "$row" = two-stage ]; then
+            extract "$run/text" test --by selector --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
+            source=$run/prepared
+            supervise etads-prepare "$run/text" "$source" --like "$prepared"
+            for name in checkpoints train.log finished.txt; do ln -sfn "../abstracter-$seed/$name" "$run/$name"; done
+            decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
+        else
+            train_together "$run" "$seed"
+        fi
+        summarise_once "$run" "$run/summaries.txt" --prepared "$source" --beam 4 --min-len 35 --max-len 120 \
+            ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
+        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+    done
+done
+score_table "$out" "$rows" "$seeds"

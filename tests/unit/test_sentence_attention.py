@@ -1,0 +1,381 @@
+"""A summariser with a sentence extractor inside: against loops, its losses, its weights from two checkpoints, a toy."""
+
+import copy
+import math
+import random
+
+import pytest
+import reference
+import reference_see
+import reference_selection
+import torch
+from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
+from omegaconf import OmegaConf
+from recurrent import DOCUMENTS, EXTRACTOR, MARK, SUMMARIES, V, log_probs, recurrent, recurrent_task
+from seeds import shifted
+from selection_data import names_of_extractor
+from steps import make_criterion
+from test_pointer_generator import weights_of
+
+from fairseq_etads.attention import combined_log_attention, inconsistency_loss, log_attention
+from fairseq_etads.models.initial import load_initial_weights
+
+ARCH = "unified_summarizer"
+LOSSES = {"label_smoothing": 0.0, "length_normalised": True}
+LIMITS = (EXTRACTOR["max_sentences"], EXTRACTOR["max_sentence_words"])
+LONG = [5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45, MARK, 8, 12, MARK, MARK, 9]  # sentences and words that are not read
+
+
+def sharp(model):
+    """The model, with attention and extractor that have something to say."""
+    with torch.no_grad():
+        model.decoder.attention.weight.mul_(20)
+        model.decoder.coverage_weight.mul_(20)
+        if model.extractor is not None:
+            for weight in (model.extractor.embed_tokens.weight, *model.extractor.scores.parameters()):
+                weight.mul_(4)
+    return model
+
+
+def betas(model, document):
+    """The oracle's beta of each token, the end symbol included."""
+    with torch.no_grad():
+        weights = names_of_extractor(model.extractor)
+        return reference_selection.sentence_extractor(document, MARK, weights, LIMITS, unk=3)
+
+
+@pytest.mark.parametrize("document", [LONG, DOCUMENTS[1], DOCUMENTS[2], [MARK, 5, 6], []], ids=len)
+def test_it_is_the_papers_equations(document):
+    model = sharp(recurrent(ARCH).double())
+    previous = [EOS, 5, 47, 6, 7]
+    extended, _ = reference.extended_ids([*document, EOS], V)
+    with torch.no_grad():
+        found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+        selected = betas(model, document)
+        if document:  # an empty one has nothing to copy
+            want, attention, _ = reference_see.pointer_generator(
+                weights_of(model), [*document, EOS], extended, previous, 3, selected
+            )
+            torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
+            torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
+    told = extra["sentence_attention"]
+    expected = torch.tensor(selected, dtype=torch.float64)
+    torch.testing.assert_close(told.log_selected[0].exp(), expected)
+    alone = told.log_word[0].exp()
+    torch.testing.assert_close(alone.sum(1), torch.ones(5, dtype=torch.float64))
+    loss = reference_selection.inconsistency_loss((alone * (expected > 0)).tolist(), selected, 3)
+    torch.testing.assert_close(told.inconsistency(3).mean().item(), loss)
+    if document == LONG:
+        assert (expected == 0).any() and expected[expected > 0].max() > 2 * expected[expected > 0].min()
+
+
+@pytest.mark.parametrize("top", [1, 2, 3, 20])
+def test_combined_attention_and_inconsistency_are_the_loops(top):
+    torch.manual_seed(shifted(1))
+    scores, beta = 3 * torch.randn(2, 4, 9).double(), torch.rand(2, 9).double()
+    for padding in (torch.zeros(2, 9, dtype=torch.bool), torch.arange(9).expand(2, 9) >= torch.tensor([[6], [2]])):
+        log_word = log_attention(scores, padding)
+        together = combined_log_attention(log_word, beta.log(), padding).exp()
+        loss = inconsistency_loss(log_word, beta.log(), top)
+        for row in range(2):
+            real = ~padding[row]
+            words, selected = log_word[row][:, real].exp().tolist(), beta[row, real].tolist()
+            expected = [reference_selection.combined_attention(step, selected) for step in words]
+            torch.testing.assert_close(together[row][:, real], torch.tensor(expected, dtype=torch.float64))
+            assert not together[row][:, padding[row]].any()
+            wanted = reference_selection.inconsistency_loss(words, selected, top)
+            assert loss[row].mean().item() == pytest.approx(wanted)
+
+
+def test_an_extractor_that_finds_all_sentences_alike_changes_nothing_and_another_one_does():
+    plain, model = sharp(recurrent("pointer_generator_coverage")), recurrent(ARCH, max_sentences=9)
+    model.load_state_dict({**model.state_dict(), **plain.state_dict()})
+    tokens, previous = make_batch(DOCUMENTS, left=True), make_batch(SUMMARIES)
+    want, told = log_probs(plain, tokens, previous)
+    assert not torch.allclose(log_probs(model, tokens, previous)[0], want, rtol=0, atol=1e-3)
+    with torch.no_grad():
+        for name, parameter in model.extractor.scores.named_parameters():
+            parameter.fill_(-0.7 if name == "content.bias" else 0.0)
+    found, extra = log_probs(model, tokens, previous)
+    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(extra["attn"][0], told["attn"][0])
+    assert "sentence_attention" not in told
+
+
+def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False, width=None, chosen=(0, 2)):
+    """A batch with labels: the sentences ``chosen`` of each document are to be extracted."""
+    source, target = make_batch(documents, left=left, width=width), make_batch(summaries)
+    previous = target.roll(1, dims=1)
+    previous[previous.eq(EOS)] = PAD
+    previous[:, 0] = EOS
+    labels = torch.full(source.shape, -1.0)
+    for row, document in enumerate(documents):
+        sentences, _ = reference_selection.sentences_of(document, MARK)
+        start = int(source[row].ne(PAD).nonzero()[0])
+        for number, places in enumerate(sentences):
+            labels[row, [start + place for place in places]] = float(number in chosen)
+    net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), "prev_output_tokens": previous}
+    return {
+        **{"id": torch.arange(len(source)), "net_input": net_input, "target": target, "labels": labels},
+        **{"ntokens": int(target.ne(PAD).sum()), "nsentences": len(target)},
+    }
+
+
+def losses_of(model, criterion, sample):
+    """The total in training, and the figures that are logged."""
+    model.train()
+    total, _, logs = criterion(model, sample)
+    return total, logs
+
+
+def task_and_criterion(**options):
+    task = recurrent_task()
+    task.build_model(model_config(ARCH, **EXTRACTOR))
+    return task, make_criterion(task, **{**LOSSES, **options})
+
+
+def test_the_losses_are_those_of_loops_and_are_added():
+    model = sharp(recurrent(ARCH).double())
+    _, plain = task_and_criterion()
+    _, both = task_and_criterion(extraction_loss=5.0, inconsistency_loss=2.0, inconsistency_top=2)
+    documents, summaries = [LONG, DOCUMENTS[0], [30, 31]], [[5, 6], [8], [9, 10, 11]]
+    sample = make_sample(documents, summaries)
+    total, logs = losses_of(model, both, sample)
+    alone, _ = losses_of(model, plain, sample)
+    extraction, inconsistency, words = 0.0, 0.0, [len(summary) + 1 for summary in summaries]
+    of_words = {"extraction_loss": 0.0, "inconsistency_loss": 0.0}
+    told = model(**sample["net_input"])[1]["sentence_attention"]
+    for row, document in enumerate(documents):
+        sentences, numbers = reference_selection.sentences_of(document, MARK)
+        beta = {number: b for number, b in zip(numbers, betas(model, document)) if b > 0 and sentences[number]}
+        assert len(beta) <= LIMITS[0]
+        mean = sum(-math.log(b if number in (0, 2) else 1 - b) for number, b in beta.items()) / len(beta)
+        attention = told.log_word[row, : words[row], : len(document) + 1].exp()
+        selected = betas(model, document)
+        read = attention * (torch.tensor(selected) > 0)
+        loss = reference_selection.inconsistency_loss(read.tolist(), selected, 2)
+        extraction, inconsistency = extraction + mean, inconsistency + loss
+        of_words["extraction_loss"] += mean * words[row]
+        of_words["inconsistency_loss"] += loss * words[row]
+    assert (total - alone).item() == pytest.approx(5 * extraction + 2 * inconsistency, rel=1e-6)
+    for name, value in of_words.items():
+        assert float(logs[name]) == pytest.approx(value, rel=1e-6)
+    model.eval()
+    assert torch.equal(both(model, sample)[0], plain(model, sample)[0]), "a validation loss that cannot be compared"
+    assert float(both(model, sample)[2]["extraction_loss"]) == pytest.approx(of_words["extraction_loss"], rel=1e-6)
+
+
+def test_padding_and_the_other_documents_do_not_count_in_the_losses():
+    model = sharp(recurrent(ARCH).double())
+    _, criterion = task_and_criterion(extraction_loss=5.0, inconsistency_loss=1.0)
+    alone = sum(losses_of(model, criterion, make_sample([d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
+    for options in ({}, {"left": True}, {"width": 30}, {"left": True, "width": 30}):
+        torch.testing.assert_close(losses_of(model, criterion, make_sample(**options))[0], alone)
+
+
+def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
+    """Its gradient raises beta of the sentence that the attention is on, and the attention to likely sentences."""
+    model = sharp(recurrent(ARCH).double()).train()
+    sample = make_sample([[5, 6, 7, MARK, 8, 9, 10]], [[8, 9]])
+
+    def loss(change=0.0, number=0):
+        encoded = model.encoder(sample["net_input"]["src_tokens"])
+        logits = encoded["extraction"][0].clone()
+        logits[:, number] += change
+        log_beta = torch.nn.functional.logsigmoid(logits)
+        selected = model.extractor.of_tokens(log_beta, sample["net_input"]["src_tokens"])
+        told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["sentence_attention"]
+        return told._replace(log_selected=selected).inconsistency(3).mean(), told.log_word
+
+    plain, log_word = loss()
+    attended = 0 if log_word.exp()[0, :, :3].sum() > log_word.exp()[0, :, 4:7].sum() else 1
+    assert loss(3.0, attended)[0] < plain < loss(-3.0, attended)[0]
+    plain.backward()
+    parts = {"extractor": model.extractor.parameters(), "attention": model.decoder.attention.parameters()}
+    for name, parameters in parts.items():
+        gradients = [parameter.grad for parameter in parameters]
+        assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients), name
+
+
+def test_marks_and_the_end_belong_to_the_sentence_before_them():
+    extractor = recurrent(ARCH).extractor
+    for document in (LONG, [MARK, 5], [MARK], [], [5, MARK, MARK]):
+        _, numbers = reference_selection.sentences_of(document, MARK)
+        for left in (False, True):
+            tokens = make_batch([document], left=left, width=20)
+            values = torch.arange(12.0)[None]
+            assert extractor.of_tokens(values, tokens)[0][tokens[0].ne(PAD)].tolist() == numbers
+
+
+def config(arch=ARCH, **options):
+    """The options of a model as small as those of :func:`recurrent`."""
+    extractor = EXTRACTOR if arch == ARCH else {}
+    return model_config(arch, **{**RECURRENT, "readout_dim": 12, "paper_init": False, **extractor, **options})
+
+
+def save(model, path, task):
+    state = {"source_dictionary": task.state_dict()["source_dictionary"]}
+    state["target_dictionary"] = task.state_dict()["target_dictionary"]
+    torch.save({"model": model.state_dict(), "task_state": state, "cfg": None, "args": None}, path)
+    return str(path)
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """Checkpoints of an extractor and of an abstracter, and a task to train a model that has both."""
+    monkeypatch.setattr("fairseq.checkpoint_utils.load_checkpoint_to_cpu", lambda path: torch.load(path))
+    task = recurrent_task(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(tmp_path / "run"))
+    sizes = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
+    extractor = task.build_model(model_config("sentence_extractor", **sizes))
+    abstracter = task.build_model(config("pointer_generator_coverage"))
+    task.cfg.extractor = save(extractor, tmp_path / "extractor.pt", task)
+    task.cfg.init_from = save(abstracter, tmp_path / "abstracter.pt", task)
+    return task, extractor, abstracter
+
+
+def same(model, state, prefix=""):
+    own = model.state_dict()
+    return all(torch.equal(own[prefix + name], value) for name, value in state.items())
+
+
+def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path, caplog):
+    caplog.set_level("INFO")
+    task, extractor, abstracter = trained
+    model = task.build_model(config())
+    assert same(model, extractor.state_dict(), "encoder.extractor.") and same(model, abstracter.state_dict())
+    assert len(model.state_dict()) == len(extractor.state_dict()) + len(abstracter.state_dict())
+    said = caplog.text
+    assert f"--extractor {task.cfg.extractor}: loaded" in said and "(100.0%)" in said
+    (new,) = {line.split("does not have them: ")[1] for line in said.splitlines() if "does not have them" in line}
+    assert all(name.startswith("encoder.extractor.") for name in new.split(", "))
+
+    together = save(model, tmp_path / "together.pt", task)
+    other = copy.deepcopy(extractor)
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    load_initial_weights(other, together, task)
+    assert same(other, extractor.state_dict())
+    task.cfg.init_from, task.cfg.extractor = together, None
+    assert same(task.build_model(config("pointer_generator_coverage")), abstracter.state_dict())
+    assert "in the checkpoint, but not in this model: encoder.extractor" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"extractor": "nowhere.pt"}, '--extractor "nowhere.pt": no such file'),
+        ({"extractor": "abstracter"}, "abstracter.pt: not a checkpoint of --arch sentence_extractor"),
+        ({"restore_file": "x.pt"}, "--extractor .* and --restore-file exclude one another"),
+    ],
+)
+def test_another_checkpoint_than_an_extractors_is_refused(trained, change, message):
+    task, _, _ = trained
+    task.cfg.init_from, abstracter = None, task.cfg.init_from
+    for name, value in change.items():
+        setattr(task.cfg, name, abstracter if value == "abstracter" else value)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        task.build_model(config())
+    with pytest.raises(ValueError, match=r"--extractor .* has no effect without --sentence-attention extractor"):
+        task.build_model(config("pointer_generator"))
+
+
+def test_an_extractor_of_another_width_is_refused_and_one_is_not_loaded_twice(trained, tmp_path):
+    task, extractor, _ = trained
+    task.cfg.init_from = None
+    with pytest.raises(ValueError, match=r"give --extractor-embed-dim and --extractor-hidden-size"):
+        task.build_model(config(extractor_hidden_size=5))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/checkpoint_last.pt").touch()
+    assert not same(task.build_model(config()), extractor.state_dict(), "encoder.extractor."), "resumed"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"extraction_loss": -1.0}, "--extraction-loss -1.0: choose 0 or more"),
+        ({"inconsistency_loss": 1.0, "inconsistency_top": 0}, "--inconsistency-top 0: choose 1 or more"),
+        ({"inconsistency_top": 5}, "--inconsistency-top 5 has no effect without --inconsistency-loss"),
+    ],
+)
+def test_impossible_losses_are_refused_in_words(options, message):
+    with pytest.raises(ValueError, match=message):
+        task_and_criterion(**options)
+
+
+def test_what_does_not_go_together_is_refused_in_words():
+    with pytest.raises(ValueError, match="--max-sentences 7 has no effect without --sentence-attention extractor"):
+        recurrent("pointer_generator", max_sentences=7)
+    with pytest.raises(ValueError, match="--extractor-hidden-size 0: choose 1 or more"):
+        recurrent(ARCH, extractor_hidden_size=0)
+    with pytest.raises(ValueError, match=r'--sentence-attention extractor: .*no "<q>"'):
+        recurrent(ARCH, make_task())
+    task = recurrent_task()
+    task.build_model(config("pointer_generator"))
+    for option in ("extraction_loss", "inconsistency_loss"):
+        with pytest.raises(ValueError, match=r"-loss 1.0 has no effect without --sentence-attention extractor"):
+            make_criterion(task, **{option: 1.0})
+    task, criterion = task_and_criterion(extraction_loss=1.0)
+    sample = make_sample()
+    del sample["labels"]
+    model = recurrent(ARCH)
+    assert "extraction_loss" not in criterion(model, sample)[2], "validation can do without labels"
+    with pytest.raises(ValueError, match="--extraction-loss: the split has no labels"):
+        criterion(model.train(), sample)
+    task.cfg.labels = "here"
+    with pytest.raises(ValueError, match=r"--labels here has no effect without .* or --extraction-loss"):
+        make_criterion(task)
+
+
+KEEP, SKIP = 5, 6
+
+
+def toy(r, count=16):
+    """Documents of two sentences, of which the summary repeats the one that begins with KEEP; a batch."""
+    documents, summaries, kept = [], [], []
+    for _ in range(count):
+        words = r.sample(range(8, 28), 6)
+        kept.append(r.randrange(2))
+        documents.append([(SKIP, KEEP)[kept[-1] == 0], *words[:3], MARK, (SKIP, KEEP)[kept[-1] == 1], *words[3:]])
+        summaries.append((words[:3], words[3:])[kept[-1]])
+    sample = make_sample(documents, summaries)
+    for row, number in enumerate(kept):
+        sample["labels"][row, :4], sample["labels"][row, 5:9] = float(number == 0), float(number == 1)
+    return sample
+
+
+def train(parameters, criterion, model, steps, rate, r):
+    optimizer = torch.optim.Adam(parameters, lr=rate)
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss, size, _ = criterion(model, toy(r))
+        (loss / size).backward()
+        optimizer.step()
+
+
+def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
+    """Stage by stage as in the paper: an extractor first, then both together, with that loss and without it."""
+    torch.manual_seed(shifted(2))
+    r = random.Random(shifted(3))
+    sizes = {"extractor_embed_dim": 16, "extractor_hidden_size": 12, "max_sentence_words": 10, "coverage": False}
+    task = recurrent_task()
+    begun = task.build_model(config(**sizes))
+    alone = recurrent_task()
+    alone.build_model(model_config("sentence_extractor", encoder_embed_dim=6))
+    selection = alone.build_criterion(OmegaConf.create({"_name": "selection_nll"}))
+    train(begun.extractor.parameters(), selection, begun.extractor, 40, 0.02, r)
+    shares = {}
+    for weight in (1.0, 0.0):
+        model = copy.deepcopy(begun)
+        criterion = make_criterion(task, **{**LOSSES, "extraction_loss": 5.0, "inconsistency_loss": weight})
+        train(model.parameters(), criterion, model, 60, 0.01, random.Random(shifted(4)))
+        sample = toy(random.Random(shifted(5)), 64)
+        with torch.no_grad():
+            told = model.eval()(**sample["net_input"])[1]
+        tokens = sample["net_input"]["src_tokens"]
+        labels = model.extractor.of_units(sample["labels"], tokens)
+        kept = model.extractor.of_tokens(labels, tokens)[:, None]  # (B, 1, S), the mark and the end symbol included
+        attentions = {"words": told["sentence_attention"].log_word.exp(), "both": told["attn"][0]}
+        shares[weight] = {name: float((a[:, :3] * kept).sum(2).mean()) for name, a in attentions.items()}
+    assert shares[1.0]["words"] > 0.9 and shares[1.0]["both"] > 0.9
+    assert shares[0.0]["words"] < 0.75, "the extractor alone decides, and the attention to words need not know"
