@@ -44,6 +44,7 @@ class CheckedOptions:
     _adaptive_softmax = False
     _drops_layers = False
     _selects = False
+    _selects_sentences = False
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember what the checks and the data must know of it."""
@@ -55,6 +56,7 @@ class CheckedOptions:
         self._candidates = self._candidates or capabilities.large_vocabulary_trick
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self._drops_layers = self._drops_layers or capabilities.drops_layers
+        self._selects_sentences = self._selects_sentences or capabilities.selects_sentences
         return model
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,13 +66,17 @@ class CheckedOptions:
             ValueError: it does not go with the model (see :func:`check_criterion`), or an option has no effect.
         """
         parent: Any = super()
+        task: Any = self  # of which this is a mixin
         name = str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
-        check_selector(name, self._selects, self._trained is None, self.cfg)
+        learns_selection = name in OURS and bool(getattr(cfg, "selection_loss", 0))
+        check_selector(name, self._selects, self._trained is None, self.cfg, learns_selection)
+        if learns_selection:
+            task.read_sentence_targets()
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:
-                check_loss_options(cfg, self._pointer, self._drops_layers)
+                check_loss_options(cfg, self._pointer, self._drops_layers, self._selects_sentences)
             if self._summaries is not None:  # now, and not in the first validation
                 check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
         return parent.build_criterion(cfg, *args, **kwargs)
@@ -99,11 +105,12 @@ class CheckedOptions:
             )
 
 
-def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
+def check_loss_options(cfg: Any, pointer: str, drops_layers: bool, selects_sentences: bool) -> None:
     """Check the options of this project's criterions before a training.
 
     Args:
         cfg: these options. pointer: the model's --pointer. drops_layers: whether it has --decoder-layerdrop.
+        selects_sentences: whether it has --sentence-selector.
 
     Raises:
         ValueError: an option has no effect, or the model cannot do what it asks for.
@@ -113,6 +120,7 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
     for option in ("coverage_loss_start", "coverage_loss_ramp"):
         _need(given, option, coverage_loss, "--coverage-loss")
     _need(given, "switch_loss", pointer == "switch", "--pointer switch")
+    _need(given, "selection_loss", selects_sentences, "a model with --sentence-selector")
     if "length_normalised" in given and cfg.sentence_avg:
         raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")
     if coverage_loss and pointer == "none" and drops_layers:
@@ -122,18 +130,21 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool) -> None:
         )
 
 
-def check_selector(criterion: str, selects: bool, trains: bool, task_cfg: Any) -> None:
+def check_selector(criterion: str, selects: bool, trains: bool, task_cfg: Any, learns_selection: bool = False) -> None:
     """Raise ValueError if a criterion does not go with a content selector, or an option has no effect on it.
 
     Args:
         criterion: its name. selects: whether the model selects words or sentences. trains: whether it is to be trained.
+        learns_selection: whether the criterion has --selection-loss.
     """
     if selects != (criterion == "selection_nll"):
         model = "an architecture that selects words or sentences" if selects else "one that writes summaries"
         needed = "selection_nll" if selects else "summarization_nll"
         raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
-    if trains and task_cfg.labels and not selects:
-        raise ValueError(f"--labels {task_cfg.labels} has no effect without --criterion selection_nll")
+    if trains and task_cfg.labels and not (selects or learns_selection):
+        raise ValueError(
+            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll or --selection-loss"
+        )
     if trains and selects and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
         raise ValueError(

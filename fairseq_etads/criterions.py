@@ -17,7 +17,9 @@ from torch import Tensor
 from .attention import at_least_float32
 from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
+from .layers.sentence_selector import selection_loss
 from .layers.word_likelihood import WordRequest, asking_for
+from .text.words import SENTENCE_MARK
 from .vocabulary.candidates import Candidates
 from .vocabulary.embedding import training_output_layer
 from .vocabulary.output import OutputVocabulary
@@ -56,6 +58,13 @@ class SummarizationNLLConfig(FairseqDataclass):
     )
     switch_loss: float = field(
         default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+    )
+    selection_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
+            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)"
+        },
     )
     length_normalised: bool = field(
         default=False,
@@ -131,6 +140,7 @@ class SummarizationNLL(FairseqCriterion):
         coverage_loss_ramp: int,
         switch_loss: float,
         length_normalised: bool = False,
+        selection_loss: float = 0.0,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -140,6 +150,7 @@ class SummarizationNLL(FairseqCriterion):
             ("coverage-loss-start", coverage_loss_start),
             ("coverage-loss-ramp", coverage_loss_ramp),
             ("switch-loss", switch_loss),
+            ("selection-loss", selection_loss),
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
@@ -150,8 +161,10 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
+        self.selection_weight = selection_loss
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
+        self.no_words = [task.target_dictionary.index(SENTENCE_MARK), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
 
@@ -173,7 +186,8 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The coverage loss is added in training only, so that validation losses before and after its start compare.
+        The coverage loss and the selection loss are added in training only, so that validation losses before and after
+        the start of the one, and with and without the other, compare.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
@@ -191,6 +205,9 @@ class SummarizationNLL(FairseqCriterion):
             total = total * math.nan  # so that the gradient overflows, too
         if model.training and weight:
             total = total + weight * self._sum(coverage, real)
+        selection = selection_loss(extra, sample, self.no_words, model.training) if self.selection_weight else None
+        if selection is not None and model.training:
+            total = total + self.selection_weight * self._sum(selection[:, None] * real, real)
 
         logging_output = {
             "loss": total.detach(),
@@ -203,6 +220,8 @@ class SummarizationNLL(FairseqCriterion):
         }
         if self.coverage_weight:
             logging_output["coverage_loss"] = coverage.detach().sum()
+        if selection is not None:
+            logging_output["selection_loss"] = selection.detach().sum()
         return total, logging_output["sample_size"], logging_output
 
     def _losses(
@@ -343,6 +362,8 @@ class SummarizationNLL(FairseqCriterion):
         for name in ("p_gen", "copied", "coverage_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
+        if any("selection_loss" in output for output in logging_outputs):
+            metrics.log_scalar("selection_loss", total("selection_loss") / summaries, summaries, round=3)
         for name in FIGURES:
             count = total(f"{name}_count")
             if count:

@@ -69,7 +69,10 @@ class SummarizationConfig(FairseqDataclass):
     )
     labels: Optional[str] = field(
         default=None,
-        metadata={"help": "folder with the labels that etads-labels made, for content selectors (default: DATA)"},
+        metadata={
+            "help": "folder with the labels that etads-labels made, for content selectors and --selection-loss "
+            "(default: DATA)"
+        },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})

@@ -6,7 +6,7 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from fairseq_etads.models.rnn import PRESETS
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
-ARCHS = [*sorted(PRESETS), "all", "all_of_see", "bounded", "bounded_shared"]
+ARCHS = [*sorted(PRESETS), "all", "all_of_see", "all_selected", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
     "pointer_continue": True,
@@ -31,6 +31,8 @@ SEE = {
     "share_all_embeddings": False,
 }
 """What makes the decoder that of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
+SELECTED = {"encoder_by_sentence": True, "sentence_gate": True, "sentence_selector": True}
+"""What Li et al. 2018 add; with every other mechanism it is the architecture "all_selected"."""
 BOUND = 20
 """With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
 FACTORS = ("idf", "ner", "pos", "tf")
@@ -51,6 +53,8 @@ def recurrent(arch, task=None, **options):
     """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
     if arch == "all":
         return recurrent("gru_seq2seq", task, **{**ALL, **options})
+    if arch == "all_selected":
+        return recurrent("all_of_see", task, **{**SELECTED, **options})
     if arch == "all_of_see":
         return recurrent("all", task, **{**SEE, **options})
     if arch.startswith("bounded"):

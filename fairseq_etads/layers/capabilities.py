@@ -19,6 +19,7 @@ class DecoderCapabilities(NamedTuple):
         is_incremental: it is one of fairseq's decoders that keep a state from step to step.
         has_adaptive_softmax: its words are in clusters with a softmax each.
         drops_layers: it leaves out some of its layers in training, and then returns no attention.
+        selects_sentences: it selects sentences of the document for each sentence of the summary.
     """
 
     shares_documents: bool = False
@@ -28,6 +29,7 @@ class DecoderCapabilities(NamedTuple):
     is_incremental: bool = False
     has_adaptive_softmax: bool = False
     drops_layers: bool = False
+    selects_sentences: bool = False
 
 
 def unwrapped(model: Any) -> Any:
@@ -48,6 +50,7 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         is_incremental=isinstance(decoder, FairseqIncrementalDecoder),
         has_adaptive_softmax=getattr(decoder, "adaptive_softmax", None) is not None,
         drops_layers=bool(getattr(decoder, "decoder_layerdrop", 0)),
+        selects_sentences=getattr(decoder, "selector", None) is not None,
     )
 
 

@@ -6,6 +6,7 @@ from fairseq.data import Dictionary
 from torch import nn
 
 from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import known_words
 from .common import check_continuation, check_one_dictionary
 
 FACTOR_DIM = 16
@@ -66,6 +67,31 @@ def check_options(cfg: Any, task: Any) -> None:
         raise ValueError(
             f'--hierarchical-attention: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; '
             "make the data from documents that mark their sentences so"
+        )
+    _check_sentences(cfg, task)
+
+
+def _check_sentences(cfg: Any, task: Any) -> None:
+    """Raise ValueError for options about sentences that lack what they need."""
+    for option in ("encoder_by_sentence", "sentence_gate", "sentence_selector"):
+        if getattr(cfg, option) and not cfg.hierarchical_attention:
+            raise ValueError(
+                f"--{option.replace('_', '-')} has no effect without --hierarchical-attention, for which documents "
+                "mark their sentences"
+            )
+    if not cfg.sentence_selector:
+        return
+    if str(cfg.bridge) == "zero":
+        raise ValueError(
+            "--bridge zero does not go with --sentence-selector, where each sentence of a summary begins with what was "
+            "selected: choose tanh or relu"
+        )
+    words = task.target_dictionary
+    if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
+        raise ValueError(
+            f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
+            "nothing tells where a sentence of a summary ends; make the data from summaries that mark their sentences "
+            "so (etads-prepare without --no-target-sentence-marks)"
         )
 
 
