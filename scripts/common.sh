@@ -321,6 +321,49 @@ train_recurrent() {
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
+# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
+# some for the last one after stage_steps in each of the others.
+read_stages() {
+    local length
+    read -ra lengths <<< "$stages"
+    [ ${#lengths[@]} -gt 0 ] || die "--stages is empty; see --help"
+    for length in "${lengths[@]}"; do
+        [[ $length =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || die "--stages $stages: \"$length\" is not DOCUMENT/SUMMARY, two numbers above 0"
+    done
+    [ $(((${#lengths[@]} - 1) * stage_steps)) -lt "$steps" ] ||
+        die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) take more; choose more steps or fewer --stages"
+}
+
+# train_stage RUN PREPARED LENGTHS [options of fairseq-train]: train as See et al. do, on documents and summaries of at most LENGTHS
+# tokens.
+train_stage() {
+    local run=$1 prepared=$2 source=${3%/*} target=${3#*/}
+    shift 3
+    train_once "$run" "$prepared" --batch-size 16 --required-batch-size-multiple 1 --sort-within 100 --no-end-if-cut \
+        --truncate-source "$source" --truncate-target "$target" --length-normalised --optimizer lazy_adagrad --lr 0.15 \
+        --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+}
+
+# train_pointer_generator RUN PREPARED SEED: all stages of See et al.'s model.
+train_pointer_generator() {
+    train_in_stages "$@" --arch pointer_generator
+}
+
+# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each goes on where the one before
+# ended, with its optimiser; the last one is RUN itself, the others are in RUN/stages.
+train_in_stages() {
+    local run=$1 prepared=$2 seed=$3 number stage before=() last=$((${#lengths[@]} - 1))
+    shift 3
+    for ((number = 0; number < last; number++)); do
+        stage=$run/stages/$((number + 1))
+        # no validation: its losses could not be compared with those of other lengths
+        train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
+            --max-update $(((number + 1) * stage_steps)) --disable-validation
+        before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
+    done
+    train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
+}
+
 # train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.
 train_small_recurrent() {
     local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()

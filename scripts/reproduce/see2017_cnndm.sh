@@ -40,46 +40,17 @@ need_prepared --data "$data" scripts/prepare_cnndm.sh
 need_integer --steps "$steps"
 need_integer --stage-steps "$stage_steps"
 need_integer --coverage-steps "$coverage_steps"
-read -ra lengths <<< "$stages"
-[ ${#lengths[@]} -gt 0 ] || die "--stages is empty; see --help"
-for length in "${lengths[@]}"; do
-    [[ $length =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || die "--stages $stages: \"$length\" is not DOCUMENT/SUMMARY, two numbers above 0"
-done
-[ $(((${#lengths[@]} - 1) * stage_steps)) -lt "$steps" ] ||
-    die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) take more; choose more steps or fewer --stages"
+read_stages
 use_environment
-
-# train_stage RUN LENGTHS [options of fairseq-train]: train on documents and summaries of at most LENGTHS tokens.
-train_stage() {
-    local run=$1 source=${2%/*} target=${2#*/}
-    shift 2
-    train_once "$run" "$data/prepared" --batch-size 16 --required-batch-size-multiple 1 --sort-within 100 --no-end-if-cut \
-        --truncate-source "$source" --truncate-target "$target" --length-normalised --optimizer lazy_adagrad --lr 0.15 \
-        --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
-}
-
-# train_pointer_generator RUN SEED: all stages. Each goes on where the one before ended, with its optimiser; the last one is RUN
-# itself, the others are in RUN/stages.
-train_pointer_generator() {
-    local run=$1 number stage before=() last=$((${#lengths[@]} - 1))
-    for ((number = 0; number < last; number++)); do
-        stage=$run/stages/$((number + 1))
-        # no validation: its losses could not be compared with those of other lengths
-        train_stage "$stage" "${lengths[number]}" --arch pointer_generator --seed "$2" ${before[@]+"${before[@]}"} \
-            --max-update $(((number + 1) * stage_steps)) --disable-validation
-        before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
-    done
-    train_stage "$run" "${lengths[last]}" --arch pointer_generator --seed "$2" ${before[@]+"${before[@]}"} --max-update "$steps"
-}
 
 say_vocabulary "$data/prepared" 49996 49996
 for seed in $seeds; do
     plain=$out/pointer_generator-$seed
-    train_pointer_generator "$plain" "$seed"
+    train_pointer_generator "$plain" "$data/prepared" "$seed"
     for row in $rows; do
         run=$out/$row-$seed decoding=()
         if [ "$row" = pointer_generator_coverage ]; then
-            train_stage "$run" "${lengths[${#lengths[@]} - 1]}" --arch "$row" --seed "$seed" --coverage-loss 1 \
+            train_stage "$run" "$data/prepared" "${lengths[${#lengths[@]} - 1]}" --arch "$row" --seed "$seed" --coverage-loss 1 \
                 --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
             # not the best by likelihood, which may be from before coverage was learnt
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
