@@ -53,7 +53,19 @@ def test_training_goes_on_and_learns_to_select(work):
 
 
 def test_summaries_have_sentences_and_unknown_words(work):
-    output = script("generate.sh", "--run", "run", "--prepared", "prepared", "--output", "out.txt", "--beam", "3", "--cpu", work=work)
+    output = script(
+        "generate.sh",
+        "--run",
+        "run",
+        "--prepared",
+        "prepared",
+        "--output",
+        "out.txt",
+        "--beam",
+        "3",
+        "--cpu",
+        work=work,
+    )
     found = (work / "out.txt").read_text().splitlines()
     assert len(found) == 6, output
     tokens = summaries((work / "out.txt.log").read_text())

@@ -21,11 +21,15 @@ SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
 
 
 def sharpened(model):
-    """The model with preferences that show: attention, selection and gate far from uniform."""
+    """The model with preferences that show: attention, selection and gate far from uniform, plans that differ."""
+    wide = ("sentences.gate.state_proj.weight", "sentences.keys.weight", "from_hidden.weight", "first_plan.weight")
+    wide += ("selector.cell.weight_ih", "selector.cell.weight_hh", "sentences.gru.rnn.weight_ih_l0")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("attention.weight", "coverage_weight", "gate.state_proj.weight")):
+            if name.endswith(("attention.weight", "coverage_weight")):
                 parameter.mul_(20)
+            elif name.endswith(wide):
+                parameter.mul_(6)
     return model
 
 
@@ -78,7 +82,7 @@ def test_it_is_the_equations(coverage, document):
     torch.testing.assert_close(extra["selection"].log_probs[0].exp(), torch.tensor(selections, dtype=torch.float64))
     assert extra["selection"].starts[0].nonzero().flatten().tolist() == [0, 3, 6]
     p = torch.tensor(selections)
-    assert (p[0] - 1 / p.shape[1]).abs().max() > 0.02 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
+    assert (p[0] - 1 / p.shape[1]).abs().max() > 0.005 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
 
 
 @pytest.mark.parametrize("arch", ["explicit_selection", "all_selected"])
@@ -209,8 +213,8 @@ def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(op
 
 @pytest.mark.parametrize("option", ["encoder_by_sentence", "sentence_gate", "sentence_selector"])
 def test_each_option_changes_the_output(option):
-    plain = recurrent("gru_seq2seq", hierarchical_attention=True)
-    other = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: True})
+    plain = recurrent("gru_seq2seq", hierarchical_attention=True).double()
+    other = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: True}).double()
     own = other.state_dict()
     shared = {
         name: value for name, value in plain.state_dict().items() if name in own and own[name].shape == value.shape
@@ -218,8 +222,8 @@ def test_each_option_changes_the_output(option):
     other.load_state_dict({**own, **shared})
     previous = torch.tensor([[EOS, 5, MARK, 6]] * len(DOCUMENTS))
     a, b = (log_probs(sharpened(model), make_batch(DOCUMENTS), previous)[0] for model in (plain, other))
-    assert (a - b)[0].abs().max() > 1e-3
-    off = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: False})
+    assert (a - b)[0].abs().max() > 1e-6
+    off = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: False}).double()
     assert list(off.state_dict()) == list(plain.state_dict())
     off.load_state_dict(plain.state_dict())
     assert torch.equal(log_probs(off, make_batch(DOCUMENTS), previous)[0], a)
