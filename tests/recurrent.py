@@ -93,3 +93,16 @@ def log_probs(model, tokens, previous):
     with torch.no_grad():
         output = model(**inputs(model, tokens), prev_output_tokens=previous)
         return model.get_normalized_probs(output, log_probs=True), output[1]
+
+
+def sharpened(model):
+    """A model with preferences that show: attention, selection and gate far from uniform, plans that differ."""
+    wide = ("sentences.gate.state_proj.weight", "sentences.keys.weight", "from_hidden.weight", "first_plan.weight")
+    wide += ("selector.cell.weight_ih", "selector.cell.weight_hh", "sentences.gru.rnn.weight_ih_l0")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("attention.weight", "coverage_weight")):
+                parameter.mul_(20)
+            elif name.endswith(wide):
+                parameter.mul_(6)
+    return model

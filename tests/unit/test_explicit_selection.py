@@ -1,4 +1,4 @@
-"""Explicit-Selection (Li et al. 2018): equations against loops, what stays and changes at sentence marks, learning."""
+"""Explicit-Selection (Li et al. 2018): equations against loops, what stays and what changes at sentence marks."""
 
 import random
 
@@ -7,30 +7,15 @@ import reference
 import reference_explicit
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary
-from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task
+from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
-from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, read_by_sentence, sentence_ids
-from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
 HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
 SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
-
-
-def sharpened(model):
-    """The model with preferences that show: attention, selection and gate far from uniform, plans that differ."""
-    wide = ("sentences.gate.state_proj.weight", "sentences.keys.weight", "from_hidden.weight", "first_plan.weight")
-    wide += ("selector.cell.weight_ih", "selector.cell.weight_hh", "sentences.gru.rnn.weight_ih_l0")
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith(("attention.weight", "coverage_weight")):
-                parameter.mul_(20)
-            elif name.endswith(wide):
-                parameter.mul_(6)
-    return model
 
 
 def gru(cell, suffix=""):
@@ -229,94 +214,6 @@ def test_each_option_changes_the_output(option):
     assert torch.equal(log_probs(off, make_batch(DOCUMENTS), previous)[0], a)
 
 
-def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
-    torch.manual_seed(2)
-    target = torch.tensor([[5, MARK, 6, 7, MARK, 8, EOS], [5, MARK, MARK, 6, EOS, PAD, PAD], [MARK, EOS, *[PAD] * 5]])
-    starts = torch.tensor([[1, 0, 1, 0, 0, 1, 0], [1, 0, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]]).bool()
-    by_sentence = torch.randn(3, 3, 4).softmax(2)
-    numbers = starts.cumsum(1) - 1
-    selection = SentenceSelection(by_sentence.gather(1, numbers[:, :, None].expand(-1, -1, 4)).log(), starts)
-    targets = torch.tensor(
-        [[[0.5, 0.5, 0], [0, 0, 0], [0, 0.25, 0.75]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3]
-    )
-    is_word = ~((target == MARK) | (target == EOS) | (target == PAD))
-    found = selection.divergence(targets, is_word)
-    # of the second summary the second sentence has no words, and so no row
-    p = [by_sentence[0].tolist(), [by_sentence[1, 0].tolist(), by_sentence[1, 2].tolist()], []]
-    want = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
-    torch.testing.assert_close(found, torch.tensor(want))
-    assert want[0] > 0 and want[1] > 0 and want[2] == 0
-    # more rows than the summary has begun, and more columns than the model has read, which are 0
-    wider = torch.nn.functional.pad(targets, (0, 3, 0, 2))
-    torch.testing.assert_close(selection.divergence(wider, is_word), found)
-
-
-def test_the_selection_loss_is_least_at_its_targets():
-    logits = torch.tensor([[[0.3, -1.0, 2.0], [0.3, -1.0, 2.0]]], requires_grad=True)
-    selection = SentenceSelection(logits.log_softmax(2), torch.tensor([[True, False]]))
-    same, other = logits.detach()[:, :1].softmax(2), torch.tensor([[[0.0, 1.0, 0.0]]])
-    for targets, is_least in ((same, True), (other, False)):
-        loss = selection.divergence(targets, torch.ones(1, 2, dtype=torch.bool))
-        (gradient,) = torch.autograd.grad(loss.sum(), logits, retain_graph=True)
-        assert (loss.abs().item() < 1e-6, bool(gradient.abs().max() < 1e-6)) == (is_least, is_least)
-
-
-def sample_of(texts, summaries, targets):
-    tokens, target = make_batch(texts), make_batch(summaries)
-    previous = target.roll(1, 1)
-    previous[:, 0] = EOS
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    return {
-        "net_input": net_input,
-        "target": target,
-        "ntokens": int(target.ne(PAD).sum()),
-        "sentence_targets": targets,
-    }
-
-
-def criterion_of(task, weight, **options):
-    return SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0, selection_loss=weight, **options)
-
-
-@pytest.mark.parametrize("normalised", [False, True])
-def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
-    """Of each summary so much as if each of its words had it, so that lambda means the same however it is averaged."""
-    task = recurrent_task()
-    model = sharpened(recurrent("explicit_selection", task))
-    targets = one_hot(torch.tensor([[0, 2], [1, 0]]), 3).float()
-    sample = sample_of([DOCUMENTS[0], DOCUMENTS[2]], [[5, 45, MARK, 7], [8]], targets)
-    losses, logs = [], []
-    for weight, training in ((0.0, True), (0.5, True), (0.5, False)):
-        model.train(training)
-        with torch.no_grad():
-            loss, _, log = criterion_of(task, weight, length_normalised=normalised)(model, sample)
-        losses.append(float(loss))
-        logs.append(log)
-    p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
-    p = p["selection"].log_probs.exp()
-    parts = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
-    parts = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
-    weights = (1, 1) if normalised else (5, 2)
-    assert losses[1] - losses[0] == pytest.approx(0.5 * sum(w * part for w, part in zip(weights, parts)), rel=1e-4)
-    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
-    assert "selection_loss" not in logs[0]
-    for log in logs[1:]:
-        assert float(log["selection_loss"]) == pytest.approx(sum(parts), rel=1e-4)
-
-
-def test_a_training_without_targets_is_refused_and_a_validation_is_not():
-    task = recurrent_task()
-    model = recurrent("explicit_selection", task)
-    sample = sample_of([DOCUMENTS[0]], [[5]], None)
-    del sample["sentence_targets"]
-    criterion = criterion_of(task, 0.2)
-    assert "selection_loss" not in criterion(model.eval(), sample)[2]
-    with pytest.raises(ValueError, match="--selection-loss: the batch has no labels; etads-labels --kind distribution"):
-        criterion(model.train(), sample)
-    with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
-        criterion_of(task, -1)
-
-
 @pytest.mark.parametrize(
     "changes,message",
     [
@@ -339,53 +236,6 @@ def test_summaries_must_mark_their_sentences(known):
         ValueError, match='--sentence-selector: the summaries\' dictionary has no "<q>" among its known'
     ):
         recurrent("gru_seq2seq", task, **SELECTOR)
-
-
-MARKERS, IDS, VALUES = (4, 5, 6), range(7, 17), range(17, 43)
-
-
-def marked_values(draw, count):
-    """Documents of six sentences "id value", three of which begin with a marker; summaries are the values of these, in
-    the order of the markers. With one-hot targets."""
-    texts, summaries, chosen = [], [], []
-    for _ in range(count):
-        sentences = [[*pair, MARK] for pair in zip(draw.sample(IDS, 6), draw.sample(VALUES, 6))]
-        numbers = draw.sample(range(6), len(MARKERS))
-        summaries.append([word for number in numbers for word in sentences[number][1:]][:-1])
-        for marker, number in zip(MARKERS, numbers):
-            sentences[number].insert(0, marker)
-        texts.append([word for sentence in sentences for word in sentence][:-1])
-        chosen.append(numbers)
-    return sample_of(texts, summaries, one_hot(torch.tensor(chosen), 6).float())
-
-
-def learn(arch, weight, updates=230):
-    """Train on marked values; the share of values that are right, and the mean weight of the sentence to select."""
-    task, draw = recurrent_task(), random.Random(1)
-    torch.manual_seed(1)
-    model = recurrent(arch, task, encoder_embed_dim=32, encoder_hidden_size=32, attention_dim=32).train()
-    criterion = criterion_of(task, weight)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.15, initial_accumulator_value=0.1)  # as in the recipe
-    for _ in range(updates):
-        optimizer.zero_grad()
-        loss, size, _ = criterion(model, marked_values(draw, 16))
-        (loss / size).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-    test = marked_values(random.Random(2), 200)
-    scores, extra = log_probs(model.eval(), test["net_input"]["src_tokens"], test["net_input"]["prev_output_tokens"])
-    right = (scores.argmax(2) == test["target"])[:, ::2].float().mean().item()
-    if "selection" not in extra:
-        return right, None
-    return right, (extra["selection"].log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
-
-
-def test_it_learns_to_select_named_sentences_and_not_without_the_loss():
-    right, weight = learn("explicit_selection", 1.0)
-    assert right > 0.9 and weight > 0.9, (right, weight)
-    without = learn("explicit_selection", 0.0)
-    assert without[1] < 0.5, without
-    assert learn("pointer_generator", 0.0)[0] < right - 0.2
 
 
 def test_unknown_words_are_copied_from_the_selected_sentence(monkeypatch):
