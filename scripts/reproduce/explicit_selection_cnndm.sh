@@ -26,9 +26,9 @@
 # compares the selector with the cosine of sentences. The rest is settled as docs/selection.md says: sizes, training, stages and
 # coverage are those of See et al. 2017 (see2017_cnndm.sh), with GRUs of 256; weight 0.2 of the selection loss, from the first
 # update. Beam 5, 35 to 120 words, no trigram twice, log-probability divided by length.
-# Deviations: an ordinary beam search over all tokens of a summary, not one of sentences around one of words; text is that of
-# scripts/prepare_cnndm.sh; never writes <unk>. R-L of the published row is low beside R-1, so it may be that of summaries
-# as one sentence: rouge.json has both, rougeL and rougeLjoined.
+# Deviations: text is that of scripts/prepare_cnndm.sh; an ordinary beam search over all tokens of a summary, not one of sentences
+# around one of words; never writes <unk>. R-L of the published row is low beside R-1, so it may be that of summaries as one
+# sentence: rouge.json has both, rougeL and rougeLjoined.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
