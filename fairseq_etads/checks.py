@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
-from .criterions import OURS, SummarizationNLLConfig, check_criterion
+from .criterion_options import OURS, SummarizationNLLConfig, check_criterion
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities, pointer_of
 from .options import SummarizationConfig
@@ -45,6 +45,7 @@ class CheckedOptions:
     _drops_layers = False
     _selects = False
     _has_extractor = False
+    _selects_sentences = False
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember what the checks and the data must know of it."""
@@ -57,6 +58,7 @@ class CheckedOptions:
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self._drops_layers = self._drops_layers or capabilities.drops_layers
         self._has_extractor = self._has_extractor or capabilities.has_extractor
+        self._selects_sentences = self._selects_sentences or capabilities.selects_sentences
         return model
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
@@ -66,14 +68,24 @@ class CheckedOptions:
             ValueError: it does not go with the model (see :func:`check_criterion`), or an option has no effect.
         """
         parent: Any = super()
+        task: Any = self  # of which this is a mixin
         name = str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
-        learns_labels = bool(self._selects or getattr(cfg, "extraction_loss", 0))
+        learns_selection = name in OURS and bool(getattr(cfg, "selection_loss", 0))
+        learns_labels = bool(self._selects or learns_selection or getattr(cfg, "extraction_loss", 0))
         check_selector(name, self._selects, self._trained is None, self.cfg, learns_labels)
+        if learns_selection:
+            task.read_sentence_targets()
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:
-                check_loss_options(cfg, self._pointer, self._drops_layers, self._has_extractor)
+                check_loss_options(
+                    cfg,
+                    self._pointer,
+                    drops_layers=self._drops_layers,
+                    has_extractor=self._has_extractor,
+                    selects_sentences=self._selects_sentences,
+                )
             if self._summaries is not None:  # now, and not in the first validation
                 check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
         return parent.build_criterion(cfg, *args, **kwargs)
@@ -102,12 +114,14 @@ class CheckedOptions:
             )
 
 
-def check_loss_options(cfg: Any, pointer: str, drops_layers: bool, has_extractor: bool = False) -> None:
+def check_loss_options(
+    cfg: Any, pointer: str, drops_layers: bool, has_extractor: bool = False, selects_sentences: bool = False
+) -> None:
     """Check the options of this project's criterions before a training.
 
     Args:
         cfg: these options. pointer: the model's --pointer. drops_layers: whether it has --decoder-layerdrop.
-        has_extractor: whether it has --sentence-attention extractor.
+        has_extractor: whether it has --sentence-attention extractor. selects_sentences: --sentence-selector.
 
     Raises:
         ValueError: an option has no effect, or the model cannot do what it asks for.
@@ -120,6 +134,12 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool, has_extractor
     for option in ("extraction_loss", "inconsistency_loss"):
         _need(given, option, has_extractor, "--sentence-attention extractor")
     _need(given, "inconsistency_top", given.get("inconsistency_loss"), "--inconsistency-loss")
+    if given.get("selection_loss") and given.get("extraction_loss"):
+        raise ValueError(
+            "--selection-loss and --extraction-loss exclude one another: they learn from two kinds of labels, which "
+            "have one file name (etads-labels --kind distribution, and extract)"
+        )
+    _need(given, "selection_loss", selects_sentences, "a model with --sentence-selector")
     if "length_normalised" in given and cfg.sentence_avg:
         raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")
     if coverage_loss and pointer == "none" and drops_layers:
@@ -142,7 +162,8 @@ def check_selector(criterion: str, selects: bool, trains: bool, task_cfg: Any, l
         raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
     if trains and task_cfg.labels and not learns_labels:
         raise ValueError(
-            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll or --extraction-loss"
+            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll, --extraction-loss or "
+            "--selection-loss"
         )
     if trains and selects and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"

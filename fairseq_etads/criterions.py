@@ -2,29 +2,26 @@
 
 import logging
 import math
-from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.utils import get_perplexity
-from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
+from .criterion_options import SummarizationNLLConfig
 from .layers.extractor_losses import ExtractorLosses
 from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
+from .layers.sentence_selector import selection_loss
 from .layers.word_likelihood import WordRequest, asking_for
+from .text.words import SENTENCE_MARK
 from .vocabulary.candidates import Candidates
 from .vocabulary.embedding import training_output_layer
 from .vocabulary.output import OutputVocabulary
-
-OURS = ("summarization_nll", "summarization_rl")
-"""This project's criterions, which know of pointers and candidates."""
 
 LARGEST_LOSS = 1e20
 """A larger loss of one word means that the word has no column and so no probability."""
@@ -35,54 +32,6 @@ logger = logging.getLogger(__name__)
 
 class NonFiniteLossError(RuntimeError):
     """The loss of a pair is infinite or not a number."""
-
-
-@dataclass
-class SummarizationNLLConfig(FairseqDataclass):
-    """Options of ``--criterion summarization_nll``."""
-
-    label_smoothing: float = field(
-        default=0.0, metadata={"help": "probability mass spread evenly over all words that can be produced"}
-    )
-    coverage_loss: float = field(
-        default=0.0,
-        metadata={"help": "weight (lambda) of the coverage loss, which penalises attending to the same words again"},
-    )
-    coverage_loss_start: int = field(
-        default=0,
-        metadata={"help": "first update with the coverage loss; from update 0, training may not converge"},
-    )
-    coverage_loss_ramp: int = field(
-        default=0, metadata={"help": "number of updates over which the coverage loss then grows to its full weight"}
-    )
-    switch_loss: float = field(
-        default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
-    )
-    extraction_loss: float = field(
-        default=0.0,
-        metadata={
-            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
-            "(Hsu et al. 2018: 5)"
-        },
-    )
-    inconsistency_loss: float = field(
-        default=0.0,
-        metadata={
-            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
-            "al.: 1)"
-        },
-    )
-    inconsistency_top: int = field(
-        default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
-    )
-    length_normalised: bool = field(
-        default=False,
-        metadata={
-            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
-            "words, so that short summaries count as much as long ones (See et al. 2017)"
-        },
-    )
-    sentence_avg: bool = II("optimization.sentence_avg")
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
@@ -97,37 +46,6 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
     return torch.minimum(attention, before).sum(dim=2)
-
-
-def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
-    """Raise ValueError if a criterion does not go with a model.
-
-    Args:
-        name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
-            candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
-    """
-    ours = name in OURS
-    if pointer == "switch" and not ours:
-        raise ValueError(
-            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
-        )
-    if pointer != "none" and name.startswith("label_smoothed"):
-        raise ValueError(
-            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
-            "choose --criterion summarization_nll, which has --label-smoothing too"
-        )
-    if large_vocabulary_trick and not ours:
-        raise ValueError(
-            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
-            "--criterion summarization_nll"
-        )
-    if name == "adaptive_loss" and not adaptive_softmax:
-        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
-    if adaptive_softmax and name != "adaptive_loss":
-        raise ValueError(
-            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
-            "--criterion adaptive_loss, or leave out the cutoffs"
-        )
 
 
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
@@ -152,6 +70,7 @@ class SummarizationNLL(FairseqCriterion):
         extraction_loss: float = 0.0,
         inconsistency_loss: float = 0.0,
         inconsistency_top: int = 3,
+        selection_loss: float = 0.0,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -163,6 +82,7 @@ class SummarizationNLL(FairseqCriterion):
             ("switch-loss", switch_loss),
             ("extraction-loss", extraction_loss),
             ("inconsistency-loss", inconsistency_loss),
+            ("selection-loss", selection_loss),
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
@@ -174,8 +94,10 @@ class SummarizationNLL(FairseqCriterion):
         self.coverage_start = coverage_loss_start
         self.coverage_ramp = coverage_loss_ramp
         self.switch_weight = switch_loss
+        self.selection_weight = selection_loss
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
+        self.no_words = [task.target_dictionary.index(SENTENCE_MARK), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
 
@@ -197,8 +119,8 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The losses of coverage, extraction and inconsistency are added in training only, so that validation losses
-        before and after the start of coverage compare, and those of models with and without an extractor.
+        The losses of coverage, extraction, inconsistency and selection are added in training only, so that validation
+        losses before and after the start of coverage compare, and those of models with and without the rest.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
@@ -220,6 +142,9 @@ class SummarizationNLL(FairseqCriterion):
             logs[name] = values
             if model.training:
                 total = total + weight * self._sum(values, real)
+        selection = selection_loss(extra, sample, self.no_words, model.training) if self.selection_weight else None
+        if selection is not None and model.training:
+            total = total + self.selection_weight * self._sum(selection[:, None] * real, real)
 
         logging_output = {
             "loss": total.detach(),
@@ -232,6 +157,8 @@ class SummarizationNLL(FairseqCriterion):
         }
         if self.coverage_weight:
             logging_output["coverage_loss"] = coverage.detach().sum()
+        if selection is not None:
+            logging_output["selection_loss"] = selection.detach().sum()
         return total, logging_output["sample_size"], logging_output
 
     def _losses(
@@ -372,6 +299,8 @@ class SummarizationNLL(FairseqCriterion):
         for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
+        if any("selection_loss" in output for output in logging_outputs):
+            metrics.log_scalar("selection_loss", total("selection_loss") / summaries, summaries, round=3)
         for name in FIGURES:
             count = total(f"{name}_count")
             if count:

@@ -77,8 +77,8 @@ class SummarizationConfig(FairseqDataclass):
     labels: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with the labels that etads-labels made, for content selectors and --extraction-loss "
-            "(default: DATA)"
+            "help": "folder with the labels that etads-labels made, for content selectors, --extraction-loss and "
+            "--selection-loss (default: DATA)"
         },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})

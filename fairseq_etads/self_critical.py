@@ -14,7 +14,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from .criterions import SummarizationNLL, SummarizationNLLConfig
+from .criterion_options import SummarizationNLLConfig
+from .criterions import SummarizationNLL
 from .evaluation.rewards import Text, reward_by_name, split_sentences
 from .generation import SummaryGenerator, evaluating
 from .layers.capabilities import decoder_capabilities, unwrapped

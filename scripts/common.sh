@@ -344,19 +344,24 @@ train_stage() {
         --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
 }
 
-# train_pointer_generator RUN PREPARED SEED: all stages (see read_stages). Each goes on where the one before ended, with its
-# optimiser; the last one is RUN itself, the others are in RUN/stages.
+# train_pointer_generator RUN PREPARED SEED: all stages of See et al.'s model.
 train_pointer_generator() {
+    train_in_stages "$@" --arch pointer_generator
+}
+
+# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each goes on where the one before
+# ended, with its optimiser; the last one is RUN itself, the others are in RUN/stages.
+train_in_stages() {
     local run=$1 prepared=$2 seed=$3 number stage before=() last=$((${#lengths[@]} - 1))
+    shift 3
     for ((number = 0; number < last; number++)); do
         stage=$run/stages/$((number + 1))
         # no validation: its losses could not be compared with those of other lengths
-        train_stage "$stage" "$prepared" "${lengths[number]}" --arch pointer_generator --seed "$seed" ${before[@]+"${before[@]}"} \
+        train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
             --max-update $(((number + 1) * stage_steps)) --disable-validation
         before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
     done
-    train_stage "$run" "$prepared" "${lengths[last]}" --arch pointer_generator --seed "$seed" ${before[@]+"${before[@]}"} \
-        --max-update "$steps"
+    train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
 }
 
 # train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.

@@ -6,7 +6,7 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from fairseq_etads.models.rnn import PRESETS
 from fairseq_etads.vocabulary.dictionary import with_known_words
 
-ARCHS = [*sorted(PRESETS), "all", "all_of_see", "bounded", "bounded_shared"]
+ARCHS = [*sorted(PRESETS), "all", "all_of_see", "all_selected", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
     "pointer_continue": True,
@@ -34,6 +34,8 @@ SEE = {
 """What makes the decoder that of See et al. 2017; with every other mechanism it is the architecture "all_of_see"."""
 EXTRACTOR = {"extractor_embed_dim": 6, "extractor_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 3}
 """A small extractor, of --sentence-attention."""
+SELECTED = {"encoder_by_sentence": True, "sentence_gate": True, "sentence_selector": True}
+"""What Li et al. 2018 add; with every other mechanism it is the architecture "all_selected"."""
 BOUND = 20
 """With the architectures "bounded" and "bounded_shared" (a table for both sides), summaries know so many words."""
 FACTORS = ("idf", "ner", "pos", "tf")
@@ -54,6 +56,8 @@ def recurrent(arch, task=None, **options):
     """A small model; the large-vocabulary trick over 25 of 44 words where the preset has it."""
     if arch == "all":
         return recurrent("gru_seq2seq", task, **{**ALL, **options})
+    if arch == "all_selected":
+        return recurrent("all_of_see", task, **{**SELECTED, **options})
     if arch == "all_of_see":
         return recurrent("all", task, **{**SEE, **options})
     if arch.startswith("bounded"):
@@ -94,3 +98,16 @@ def log_probs(model, tokens, previous):
     with torch.no_grad():
         output = model(**inputs(model, tokens), prev_output_tokens=previous)
         return model.get_normalized_probs(output, log_probs=True), output[1]
+
+
+def sharpened(model):
+    """A model with preferences that show: attention, selection and gate far from uniform, plans that differ."""
+    wide = ("sentences.gate.state_proj.weight", "sentences.keys.weight", "from_hidden.weight", "first_plan.weight")
+    wide += ("selector.cell.weight_ih", "selector.cell.weight_hh", "sentences.gru.rnn.weight_ih_l0")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("attention.weight", "coverage_weight")):
+                parameter.mul_(20)
+            elif name.endswith(wide):
+                parameter.mul_(6)
+    return model

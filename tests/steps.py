@@ -11,7 +11,7 @@ CRITERION = {
 }
 MARK, RARE = 43, (44, 46, 47)
 DOCUMENTS = [[5, 6, MARK, 7, RARE[1], 9], [8, 9, RARE[2], RARE[2]], [10]]
-SUMMARIES = [[5, RARE[1]], [8, 9, RARE[0]], [10]]
+SUMMARIES = [[5, RARE[1], MARK, 7], [8, 9, RARE[0]], [10]]
 
 
 def steps_task(**options):

@@ -13,8 +13,12 @@ _HEADER = """\
 # {arch}: fairseq-hydra-train --config-dir {folder} --config-name {arch} task.data=/path/to/prepared/bin
 # Made by: etads-models --configs {folder}. Hydra runs in a folder of its own (outputs/DATE/TIME): give absolute paths.
 """
-_BEGINS = {"pointer_generator_coverage": "a trained pointer_generator: task.init_from=/path/to/checkpoint_best.pt"}
-"""With which weights an architecture's training begins, where that is part of its system."""
+_NEEDS = {
+    "pointer_generator_coverage": "It begins with a trained pointer_generator: "
+    "task.init_from=/path/to/checkpoint_best.pt",
+    "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
+}
+"""What a training needs besides the data, where that is part of its system."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
@@ -88,6 +92,7 @@ _SEE: Dict[str, Any] = {  # the last of the lengths in scripts/reproduce/see2017
     "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 230000},
     "dataset": {"batch_size": 16},
 }
+_SELECTION = {**_SEE, "criterion": {**_SEE["criterion"], "selection_loss": 0.2}}
 _OWN: Dict[str, Dict[str, Any]] = {
     **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
     "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
@@ -114,6 +119,7 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "optimization": {**_SEE["optimization"], "lr": [0.01], "max_update": 80000},
         "dataset": {"batch_size": 8},
     },
+    "explicit_selection": _SELECTION,
     "pg_coverage": {
         "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
         "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
@@ -166,7 +172,7 @@ def write_configurations(folder: Path) -> List[Path]:
     for arch in PRESETS:
         path = folder / f"{arch}.yaml"
         text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
-        begins = f"# It begins with {_BEGINS[arch]}\n" if arch in _BEGINS else ""
-        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + begins + text, encoding="utf-8")
+        needs = f"# {_NEEDS[arch]}\n" if arch in _NEEDS else ""
+        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + needs + text, encoding="utf-8")
         written.append(path)
     return written

@@ -1,4 +1,4 @@
-"""Values of a document's tokens from files of labels and probabilities, for training and for decoding."""
+"""Values of a document's tokens and sentences from files of labels and probabilities, for training and decoding."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -49,11 +49,7 @@ class TokenValues:
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
         if len(self.file) != len(documents):
             raise InputError(f"{option}: {path} is about {len(self.file):,} documents, and DATA has {len(documents):,}")
-        if self.file.header.get("kind") == "distribution":
-            raise InputError(
-                f"{option}: {path} has distributions, which say of no sentence that it is chosen; make it with "
-                "etads-labels --kind extract or match"
-            )
+        self._check_kind()
         made = int(self.file.header.get("truncate_source", limit))
         longest = max(map(int, sizes), default=1) - 1
         if made < min(limit, longest):
@@ -63,6 +59,14 @@ class TokenValues:
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
             self.file.row_of(number, tokens_of(documents[number], dictionary))
+
+    def _check_kind(self) -> None:
+        """Raise InputError if the file's labels are of another kind than is read here."""
+        if self.file.header.get("kind") == "distribution":
+            raise InputError(
+                f"{self.option}: {self.file.path} has distributions, which say of no sentence that it is chosen; make "
+                "it with etads-labels --kind extract or match"
+            )
 
     def __len__(self) -> int:
         return len(self.file)
@@ -79,6 +83,13 @@ class TokenValues:
         if len(values) < len(tokens):
             raise InputError(f"{self.file.path}, line {number + 2}: {len(values)} values for {len(tokens)} tokens")
         return torch.tensor([*values[: len(tokens)], MISSING])
+
+    def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
+        """Of documents (B, S) with these numbers: (B, S), float32, MISSING at padding too."""
+        table = torch.full(tokens.shape, MISSING)
+        for row, number in enumerate(numbers):
+            table[row, tokens[row] != pad] = self[number]
+        return table
 
     @staticmethod
     def _words(fields: List[str]) -> List[float]:
@@ -98,16 +109,55 @@ class TokenValues:
         return found
 
 
+class SentenceTargets(TokenValues):
+    """For each document of a split a distribution over its sentences for each sentence of its summary.
+
+    They are read from ``etads-labels --kind distribution``. Of a document that is cut, the sentences that are read
+    share the whole weight, so one file serves for every ``--truncate-source`` up to the one with which it was made.
+    Where they have no weight at all, the row is 0. See :class:`TokenValues` for arguments and errors.
+    """
+
+    def _check_kind(self) -> None:
+        kind = self.file.header.get("kind")
+        if kind != "distribution":
+            raise InputError(
+                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are no distributions; make it "
+                "with etads-labels --kind distribution"
+            )
+
+    def __getitem__(self, number: int) -> Tensor:
+        """Of one document (n, m), float32: n sentences of the summary that have words, m of the document."""
+        tokens = tokens_of(self._documents[number], self._dictionary)
+        fields = self.file.row_of(number, tokens)
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # as many as the model reads
+        rows = torch.zeros(len(fields), count)
+        try:
+            for row, field in zip(rows, fields):
+                for pair in [] if field == NOTHING else field.split(","):
+                    sentence, weight = pair.split(":")
+                    if int(sentence) < count:
+                        row[int(sentence)] = float(weight)
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
+        total = rows.sum(dim=1, keepdim=True)
+        return rows / total.masked_fill(total == 0, 1)
+
+    def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
+        """Of documents (B, S) with these numbers: (B, n, m), float32; rows and columns that one lacks are 0."""
+        found: List[Tensor] = [self[number] for number in numbers]
+        sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
+        table = torch.zeros(len(found), *sizes)
+        for place, rows in zip(table, found):
+            place[: rows.shape[0], : rows.shape[1]] = rows
+        return table
+
+
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add to a batch, under the names of ``values``, those of its documents: (B, S), float32, MISSING at padding."""
+    """Add to a batch, under the names of ``values``, those of its documents, see :meth:`TokenValues.collate`."""
     if not batch:
         return
-    tokens = batch["net_input"]["src_tokens"]
     for name, dataset in values.items():
-        table = torch.full(tokens.shape, MISSING)
-        for row, number in enumerate(batch["id"].tolist()):
-            table[row, tokens[row] != pad] = dataset[number]
-        batch[name] = table
+        batch[name] = dataset.collate(batch["net_input"]["src_tokens"], batch["id"].tolist(), pad)
 
 
 class SelectedTask:
@@ -117,6 +167,7 @@ class SelectedTask:
     src_dict: Dictionary
     _summaries: Any
     _label_unit: Optional[str] = None
+    _reads_targets = False
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the criterion; batches have labels of sentences if it asks for them with --extraction-loss."""
@@ -129,8 +180,12 @@ class SelectedTask:
         """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none."""
         self._label_unit = unit
 
+    def read_sentence_targets(self) -> None:
+        """Give batches the distributions with which a selector of sentences inside a summariser is trained."""
+        self._reads_targets = True
+
     def load_token_values(self, directory: str, split: str, pairs: Any, limit: int) -> Dict[str, TokenValues]:
-        """What batches of a split need: "labels" in the training of a selector, "selection" in decoding.
+        """What batches of a split need: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
             directory: of the data. pairs: a ``SummarizationDataset``. limit: tokens that are read of a document.
@@ -145,6 +200,10 @@ class SelectedTask:
             path = Path(self.cfg.labels or directory) / file_name("labels", self._label_unit, split)
             if path.is_file() or not loading:  # etads-select can do without, and the criterion says what is missing
                 found["labels"] = TokenValues(path, self._label_unit, *documents, option="--labels")
+        if self._reads_targets:
+            path = Path(self.cfg.labels or directory) / file_name("labels", "sentences", split)
+            if path.is_file() or not loading:  # fairseq-validate can do without
+                found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         decodes = loading or (self._summaries is not None and split != self.cfg.train_subset)
         if self.cfg.selection and decodes:
             folder = Path(utils.split_paths(self.cfg.selection)[0])

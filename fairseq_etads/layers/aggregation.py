@@ -75,7 +75,10 @@ class EncoderGate(nn.Module):
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
         """states (S, B, d_m), padding_mask (B, S) or None -> (S, B, d_m)."""
-        document = last_real_state(states, padding_mask)
+        return self.let_through(states, last_real_state(states, padding_mask))
+
+    def let_through(self, states: Tensor, document: Tensor) -> Tensor:
+        """g * h of states (…, d_m), by vectors of their documents s, whose shape can be broadcast to that of states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 

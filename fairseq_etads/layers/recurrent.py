@@ -1,6 +1,6 @@
 """Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer of some of the words."""
 
-from typing import List, Optional, Sequence, Tuple, TypeVar
+from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..vocabulary.embedding import wants_sparse_gradient
+from .aggregation import EncoderGate
 
 SENTENCE_POSITIONS = 100
 """Sentences from here on share the last position vector."""
@@ -179,8 +180,8 @@ def with_one_bias(network: Network) -> Network:
 
 
 def _take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """x (B, S, D) with position ``order[b, s]`` at place s."""
-    return x.gather(1, order[:, :, None].expand_as(x))
+    """x (B, S', D) with position ``order[b, s]`` at place s: (B, S, D)."""
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
@@ -209,32 +210,88 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     return first[:, :count], last[:, :count], missing[:, :count]
 
 
-class SentenceEncoder(nn.Module):
-    """A GRU over sentences and vectors of their positions, which give the keys of attention to sentences.
+def read_by_sentence(
+    network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
+) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+    """Let a network read each sentence by itself: its states know nothing of other sentences.
 
-    Nallapati et al., section 2.4.
+    Args:
+        network, x (B, S, D), padding (B, S): see :meth:`Bidirectional.forward`. ids: (B, S), the number of each token's
+            sentence, 0 at padding.
 
-    The input of a sentence are the word-level states at its two ends: forward at its last word, backward at its first.
+    Returns:
+        what ``network`` returns for whole documents; the last states and memory cells are the forward direction's at
+        the end of the last sentence and the backward one's at the beginning of the first.
+    """
+    first, last, missing = sentence_ends(ids, padding)
+    batch, count = first.shape
+    lengths = (last - first + 1).masked_fill(missing, 0)
+    width = max(1, int(lengths.max()))
+    rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # of a token in its sentence
+    # a row of W places for each of N sentences, and one place for all padding
+    place = (ids * width + rank).masked_fill(padding, count * width)  # (B, S)
+    table = x.new_zeros(batch, count * width + 1, x.shape[2]).scatter(1, place[:, :, None].expand_as(x), x)
+    empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
+    states, ends, cells = network(table[:, :-1].reshape(batch * count, width, -1), empty[:, :-1].reshape(-1, width))
+    states = F.pad(states.view(batch, count * width, -1), (0, 0, 0, 1))  # 0 at padding
+    states = _take_positions(states, place)
+
+    def of_document(of_sentences: Tensor) -> Tensor:  # (B * N, 2H) -> (B, 2H)
+        forward, backward = of_sentences.view(batch, count, -1).chunk(2, dim=2)
+        final = (~missing).sum(1, keepdim=True).clamp(min=1) - 1  # (B, 1)
+        return torch.cat([_take_positions(forward, final)[:, 0], backward[:, 0]], dim=1)
+
+    return states, of_document(ends), None if cells is None else of_document(cells)
+
+
+class Sentences(NamedTuple):
+    """The sentences of B documents.
+
+    Attributes:
+        states: h (B, N, 2H), 0 where a document has fewer than N sentences; with a gate g * h.
+        keys: for attention to sentences (B, N, A). missing: (B, N) bool, True where there is no sentence.
+        documents: d (B, 2H), the forward state of each document's last sentence and the backward state of its first.
     """
 
-    def __init__(self, word_dim: int, hidden: int, attention_dim: int):
+    states: Tensor
+    keys: Tensor
+    missing: Tensor
+    documents: Tensor
+
+
+class SentenceEncoder(nn.Module):
+    """A GRU over sentences, which gives the keys of attention to sentences (Nallapati et al., section 2.4).
+
+    The input of a sentence are the word-level states at its two ends: forward at its last word, backward at its first.
+
+    Args:
+        word_dim: width of word-level states. hidden: H. attention_dim: A.
+        positions: whether keys also depend on vectors of the sentences' positions, as in the paper.
+        gate: whether a gate lets a part of each state through, by the state and d: sigmoid(W_g [h_i; d] + b_g) (the
+            global filter of Li et al. 2018).
+    """
+
+    def __init__(self, word_dim: int, hidden: int, attention_dim: int, positions: bool = True, gate: bool = False):
         super().__init__()
         self.gru = BidirectionalGRU(word_dim, hidden)
-        self.positions = nn.Embedding(SENTENCE_POSITIONS, SENTENCE_POSITION_DIM)
-        self.keys = nn.Linear(2 * hidden + SENTENCE_POSITION_DIM, attention_dim, bias=False)
+        self.gate = EncoderGate(2 * hidden) if gate else None
+        self.positions = nn.Embedding(SENTENCE_POSITIONS, SENTENCE_POSITION_DIM) if positions else None
+        key_input = 2 * hidden + (SENTENCE_POSITION_DIM if positions else 0)
+        self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
-    def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-        """Word states (B, S, 2H), sentence numbers and padding (B, S) -> keys (B, N, A), missing sentences (B, N)."""
+    def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
+        """Word states (B, S, 2H), sentence numbers and padding (B, S) -> the sentences."""
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
-        ends = [
-            half.gather(1, place[:, :, None].expand(-1, -1, half.shape[2]))
-            for half, place in ((forward, last), (backward, first))
-        ]
-        sentences, *_ = self.gru(torch.cat(ends, dim=2), missing)
-        number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
-        positions = self.positions(number).expand(len(ids), -1, -1)
-        return self.keys(torch.cat([sentences, positions], dim=2)), missing
+        ends = [_take_positions(half, place) for half, place in ((forward, last), (backward, first))]
+        sentences, documents, _ = self.gru(torch.cat(ends, dim=2), missing)  # (B, N, 2H), (B, 2H)
+        if self.gate is not None:
+            sentences = self.gate.let_through(sentences, documents[:, None])
+        key_input = sentences
+        if self.positions is not None:
+            number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
+            key_input = torch.cat([sentences, self.positions(number).expand(len(ids), -1, -1)], dim=2)
+        return Sentences(sentences, self.keys(key_input), missing, documents)
 
 
 class OutputLayer(nn.Module):

@@ -180,6 +180,28 @@ class RecurrentConfig(FairseqDataclass):
     max_sentence_words: int = field(
         default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
     )
+    encoder_by_sentence: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, let the network over words begin anew with each sentence "
+            "(Li et al. 2018)"
+        },
+    )
+    sentence_gate: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, filter the states of sentences by a gate that sees the whole "
+            "document (Li et al. 2018)"
+        },
+    )
+    sentence_selector: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, select sentences of the document whenever a sentence of the "
+            f'summary begins, which "{SENTENCE_MARK}" separates: they keep their weights until it ends, and the '
+            "decoder begins with them (Li et al. 2018); see --selection-loss"
+        },
+    )
     source_factors: str = field(
         default="none",
         metadata={
@@ -220,6 +242,17 @@ _RAS: Dict[str, Any] = {
     "uniform_init": 0.05,
 }
 
+# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
+_SELECTION: Dict[str, Any] = {
+    **_SEE,
+    "rnn_cell": "gru",
+    "bridge": "tanh",
+    "hierarchical_attention": True,
+    "encoder_by_sentence": True,
+    "sentence_gate": True,
+    "sentence_selector": True,
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     "gru_seq2seq": {},
     "words_lvt2k": _LVT2K,
@@ -231,6 +264,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {**_SEE, "coverage": True},
     "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
+    "explicit_selection": _SELECTION,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
     # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer

@@ -5,6 +5,8 @@ from typing import Any, Dict
 from fairseq.data import Dictionary
 from torch import nn
 
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import known_words
 from .common import check_continuation, check_marks, check_one_dictionary
 
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
@@ -65,6 +67,31 @@ def check_options(cfg: Any, task: Any) -> None:
     if cfg.hierarchical_attention:
         check_marks("--hierarchical-attention", task)
     _check_extractor(cfg)
+    _check_sentences(cfg, task)
+
+
+def _check_sentences(cfg: Any, task: Any) -> None:
+    """Raise ValueError for options about sentences that lack what they need."""
+    for option in ("encoder_by_sentence", "sentence_gate", "sentence_selector"):
+        if getattr(cfg, option) and not cfg.hierarchical_attention:
+            raise ValueError(
+                f"--{option.replace('_', '-')} has no effect without --hierarchical-attention, for which documents "
+                "mark their sentences"
+            )
+    if not cfg.sentence_selector:
+        return
+    if str(cfg.bridge) == "zero":
+        raise ValueError(
+            "--bridge zero does not go with --sentence-selector, where each sentence of a summary begins with what was "
+            "selected: choose tanh or relu"
+        )
+    words = task.target_dictionary
+    if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
+        raise ValueError(
+            f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
+            "nothing tells where a sentence of a summary ends; make the data from summaries that mark their sentences "
+            "so (etads-prepare without --no-target-sentence-marks)"
+        )
 
 
 def _check_conv(cfg: Any) -> None:

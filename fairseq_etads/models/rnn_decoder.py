@@ -19,6 +19,8 @@ from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKe
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
 from ..layers.recurrent import ElmanCell, OutputLayer, with_one_bias
+from ..layers.sentence_selector import SentenceSelection, SentenceSelector
+from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
@@ -34,6 +36,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     et al. 2017: ``--rnn-cell lstm``; attention that asks with the state after the step, so that the cell reads
     [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b in the place of E
     (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``).
+
+    With ``--sentence-selector`` h is replaced before the first word of each sentence of the summary, the first one and
+    those that follow a sentence mark, by what :class:`SentenceSelector` makes of the sentences that it selects, and the
+    attention to words is multiplied by the weights of their sentences (Li et al. 2018). What has been read (c) and
+    covered goes on from sentence to sentence.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
@@ -67,8 +74,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.is_dot = str(cfg.attention_score) == "dot"
         self.attention: Attention = DotAttention() if self.is_dot else AdditiveAttention(*asking)
         self.sentence_attention: Optional[Attention] = None
-        if cfg.hierarchical_attention:
+        if cfg.hierarchical_attention and not cfg.sentence_selector:
             self.sentence_attention = DotAttention() if self.is_dot else AdditiveAttention(*asking)
+        self.selector: Optional[SentenceSelector] = None
+        if cfg.sentence_selector:
+            self.sentence_mark = dictionary.index(SENTENCE_MARK)
+            sizes = (hidden, 2 * cfg.encoder_hidden_size, cfg.attention_dim)
+            self.selector = SentenceSelector(*sizes, str(cfg.bridge), is_lstm, self.is_dot)
         self.temporal = bool(cfg.temporal_attention)
         self.coverage_weight: Optional[nn.Parameter] = None
         if cfg.coverage:
@@ -128,17 +140,20 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Returns:
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
             Extras: "attn", a list of the attention (N, T, S); "vocabulary", the batch's :class:`OutputVocabulary`; with
-            a pointer "pointer", its :class:`PointerOutput`; with an extractor and without a cached state
-            "sentence_attention", a :class:`SentenceAttention`.
+            a pointer "pointer", its :class:`PointerOutput`; with a selector "selection", a :class:`SentenceSelection`;
+            with an extractor and without a cached state "sentence_attention", a :class:`SentenceAttention`.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
         words = self.dropout(self.embed_tokens(steps))  # (N, T, E)
         real = steps.ne(self.dictionary.pad())
-        outputs = self._run_steps(words, real, encoder_out, incremental_state)
+        starts = self._starts(steps, real, incremental_state)
+        outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
         extra: Dict[str, Any] = {"attn": [outputs.log_weights.exp()]}
         if outputs.log_word is not None and incremental_state is None:
             extra["sentence_attention"] = SentenceAttention.of(outputs.log_word, encoder_out)
+        if outputs.log_selection is not None and starts is not None:
+            extra["selection"] = SentenceSelection(outputs.log_selection, starts)
         readouts = self.dropout(self._read_out(outputs))  # (N, T, R)
         if features_only:
             return readouts, extra
@@ -155,10 +170,32 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             return readouts if self.readout is None else self.readout(readouts)
         return torch.tanh(self.readout(torch.cat([outputs.hidden, outputs.inputs, outputs.contexts], dim=2)))
 
+    def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
+        """At which steps (N, T) a sentence begins: the first one, and those after a mark; None without a selector.
+
+        Args:
+            steps: the words before (N, T), of which ``real`` (N, T) are not padding.
+        """
+        if self.selector is None:
+            return None
+        starts = steps.eq(self.sentence_mark)
+        if incremental_state is None or not self.get_incremental_state(incremental_state, "state"):
+            starts |= real & (real.cumsum(1) == 1)
+        return starts
+
     def _run_steps(
-        self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any], incremental_state: Optional[Any]
+        self,
+        words: Tensor,
+        real: Tensor,
+        starts: Optional[Tensor],
+        encoder_out: Dict[str, Any],
+        incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run the cell over the words before (N, T, E), of which ``real`` (N, T) are not padding."""
+        """Run the cell over the words before (N, T, E), of which ``real`` (N, T) are not padding.
+
+        Args:
+            starts: (N, T) bool, where a sentence begins; None without a selector.
+        """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
         left_padded = not bool(
@@ -169,9 +206,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         steps = words.unbind(1)
         queries = self._word_queries(self.attention, words)
         sentence_queries = self._word_queries(self.sentence_attention, words)
-        hiddens, cells, inputs, contexts, log_weights, log_words = [], [], [], [], [], []
+        some_start = [False] * len(steps) if starts is None else starts.any(0).tolist()
+        hiddens, cells, inputs, contexts, log_weights, log_words, log_selection = [], [], [], [], [], [], []
         for t, word in enumerate(steps):
             before = state
+            if starts is not None and some_start[t]:
+                state = self._select(state, starts[:, t], documents)
             if state.context is not None:
                 state, step_input = self._step(state, word, state.context)
             log_weight, log_word, state = self._attend(state, queries[t], sentence_queries[t], documents)
@@ -190,6 +230,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             contexts.append(context)
             log_weights.append(log_weight)
             log_words.append(log_word)
+            log_selection.append(state.log_selection)
         if incremental_state is not None:
             saved = {name: value for name, value in state._asdict().items() if value is not None}
             self.set_incremental_state(incremental_state, "state", saved)
@@ -200,6 +241,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             torch.stack(contexts, 1),
             torch.stack(log_weights, 1),
             None if documents.log_selected is None else torch.stack(log_words, 1),
+            None if state.log_selection is None else torch.stack(log_selection, 1),  # type: ignore[arg-type]
         )
 
     @staticmethod
@@ -239,7 +281,30 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         context = states.new_zeros(rows, width) if self.attends_after else None
         zeros = at_least_float32(hidden).new_zeros(rows, length)
         spent = torch.full_like(zeros, -math.inf) if self.temporal else None
-        return DecoderState(hidden, cell, context, spent, None if self.coverage_weight is None else zeros)
+        state = DecoderState(hidden, cell, context, spent, None if self.coverage_weight is None else zeros)
+        if self.selector is None:
+            return state
+        sentences = encoder_out["sentence_states"][0]
+        return state._replace(
+            plan=self.selector.begin(encoder_out["documents"][0]).repeat_interleave(beams, dim=0),
+            log_selection=zeros.new_zeros(rows, sentences.shape[1]),  # replaced in the first step
+            selected=sentences.new_zeros(rows, sentences.shape[2]),
+        )
+
+    def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
+        """The state in which the rows (N,) that ``starts`` marks begin a sentence; the others' stays as it is."""
+        assert self.selector is not None
+        plan, log_selection, selected = self.selector(
+            state.hidden,
+            state.selected,
+            state.plan,
+            documents.sentence_keys,
+            documents.sentence_states,
+            documents.sentence_padding,
+        )
+        hidden, cell = self.selector.start(selected, plan)
+        begun = state._replace(hidden=hidden, cell=cell, plan=plan, log_selection=log_selection, selected=selected)
+        return DecoderState(*(select_rows(starts, *pair) for pair in zip(begun, state)))  # type: ignore[arg-type]
 
     def _attend(
         self,
@@ -267,6 +332,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             of_sentences = self.sentence_attention(query, sentence_query, documents.sentence_keys)  # (N, L)
             log_sentence = log_attention(of_sentences[:, None], documents.sentence_padding)
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
+        if state.log_selection is not None and documents.sentence_ids is not None:
+            log_weight = hierarchical_log_attention(log_weight, state.log_selection[:, None], documents.sentence_ids)
         log_word = log_weight[:, 0]
         if documents.log_selected is not None:
             log_weight = combined_log_attention(log_weight, documents.log_selected, documents.padding)

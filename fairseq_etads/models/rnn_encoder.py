@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, sentence_ids
+from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
 from ..vocabulary.output import OutputVocabulary
 from .selector import SentenceExtractor
 from .sentence_attention import extraction
@@ -82,7 +82,7 @@ class RecurrentEncoder(WordEncoder):
     """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
 
     The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
-    has another one for its memory cells (See et al. 2017).
+    has another one for its memory cells (See et al. 2017). With a selector of sentences there is none here.
 
     Args:
         cfg: the model's options. dictionary: the known words. embed_tokens: their vectors.
@@ -107,7 +107,10 @@ class RecurrentEncoder(WordEncoder):
         self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
         # computed once, for the attention of all steps
         self.keys = nn.Linear(states, key_width(cfg), bias=False)
-        self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "zero": None}[str(cfg.bridge)]
+        self.by_sentence = bool(cfg.encoder_by_sentence)
+        # with a selector of sentences, the decoder begins with what it selects
+        bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
+        self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "zero": None}[bridge]
         self.first_state = self.first_cell = None
         if self.bridge is not None:
             self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
@@ -115,7 +118,13 @@ class RecurrentEncoder(WordEncoder):
         self.sentence_mark = sentence_mark
         self.sentences: Optional[SentenceEncoder] = None
         if sentence_mark is not None:
-            self.sentences = SentenceEncoder(states, cfg.encoder_hidden_size, key_width(cfg))
+            self.sentences = SentenceEncoder(
+                states,
+                cfg.encoder_hidden_size,
+                key_width(cfg),
+                positions=not cfg.sentence_selector,
+                gate=cfg.sentence_gate,
+            )
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
@@ -128,12 +137,19 @@ class RecurrentEncoder(WordEncoder):
         Returns:
             lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
             "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
-            "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A) and
-            "sentence_padding_mask" (B, N); with an extractor what :func:`extraction` returns.
+            "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
+            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H); with an extractor what
+            :func:`extraction` returns.
         """
         padding = src_tokens.eq(self.padding_idx)
-        network = getattr(self, self.rnn_cell)
-        states, last, last_cells = network(self.dropout(self._embed(src_tokens, factors)), padding)
+        ids = None
+        if self.sentence_mark is not None:
+            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
+        network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
+        if self.by_sentence and ids is not None:
+            states, last, last_cells = read_by_sentence(network, words, padding, ids)
+        else:
+            states, last, last_cells = network(words, padding)
         states = self.dropout(states)
         out: Dict[str, List[Tensor]] = {
             "encoder_out": [states],
@@ -145,8 +161,8 @@ class RecurrentEncoder(WordEncoder):
             out["first_state"] = [self.bridge(self.first_state(last))]
         if self.bridge is not None and self.first_cell is not None:
             out["first_cell"] = [self.bridge(self.first_cell(last_cells))]
-        if self.sentences is not None and self.sentence_mark is not None:
-            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
-            keys, missing = self.sentences(states, ids, padding)
-            out |= {"sentence_ids": [ids], "sentence_keys": [keys], "sentence_padding_mask": [missing]}
+        if self.sentences is not None and ids is not None:
+            found = self.sentences(states, ids, padding)
+            out |= {"sentence_ids": [ids], "sentence_keys": [found.keys], "sentence_padding_mask": [found.missing]}
+            out |= {"sentence_states": [found.states], "documents": [found.documents]}
         return self._with_extraction(out)

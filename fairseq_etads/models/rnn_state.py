@@ -18,6 +18,8 @@ class DecoderState(NamedTuple):
         spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
             attention.
         covered: the sum of attention so far (N, S); None without coverage.
+        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the sentence that is being written, see
+            :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`; None without a selector.
     """
 
     hidden: Tensor
@@ -25,6 +27,9 @@ class DecoderState(NamedTuple):
     context: Optional[Tensor] = None
     spent: Optional[Tensor] = None
     covered: Optional[Tensor] = None
+    plan: Optional[Tensor] = None
+    log_selection: Optional[Tensor] = None
+    selected: Optional[Tensor] = None
 
     @property
     def query(self) -> Tensor:
@@ -40,6 +45,7 @@ class StepOutputs(NamedTuple):
         inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
         contexts: (N, T, M). log_weights: log of the attention (N, T, S).
         log_word: the same before it was combined with that to sentences; None without --sentence-attention.
+        log_selection: log p of the document's sentences (N, T, L), or None.
     """
 
     hidden: Tensor
@@ -48,6 +54,7 @@ class StepOutputs(NamedTuple):
     contexts: Tensor
     log_weights: Tensor
     log_word: Optional[Tensor] = None
+    log_selection: Optional[Tensor] = None
 
 
 Keys = Union[SharedKeys, DotKeys]
@@ -59,8 +66,8 @@ class EncodedDocuments(NamedTuple):
 
     Attributes:
         states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
-        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool. None without
-            hierarchical attention.
+        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool.
+            sentence_states: (B, L, M). None without hierarchical attention.
         log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
     """
 
@@ -71,6 +78,7 @@ class EncodedDocuments(NamedTuple):
     sentence_ids: Optional[Tensor] = None
     sentence_padding: Optional[Tensor] = None
     log_selected: Optional[Tensor] = None
+    sentence_states: Optional[SharedStates] = None
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
@@ -90,6 +98,7 @@ class EncodedDocuments(NamedTuple):
             sentence_keys=keys(encoder_out["sentence_keys"][0]),
             sentence_ids=encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0),
             sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
+            sentence_states=SharedStates(encoder_out["sentence_states"][0]),
         )
 
 

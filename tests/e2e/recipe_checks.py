@@ -196,6 +196,31 @@ def unified(together):
     return check
 
 
+def explicit_selection(coverage):
+    """Sentences selected for each sentence of the summary, the loss of it, stages that go on, coverage added last."""
+
+    def check(run):
+        recurrent(sentences=True, pointer="soft", coverage=coverage, words=(36, 36))(run)
+        assert all(run.option(name) for name in ("encoder_by_sentence", "sentence_gate", "sentence_selector"))
+        assert str(run.option("rnn_cell")) == "gru" and run.option("selection_loss", "criterion") == 0.2
+        losses = run.figures("selection_loss")
+        assert all(0 < loss < 20 for loss in losses), losses
+        labels = (run.folder.parent / "labels" / "labels.sentences.train").read_text(encoding="utf-8").splitlines()
+        assert sum(":" in line.split("\t")[1] for line in labels[1:]) > len(labels) / 2, "hardly a target"
+        assert run.repeated(3) <= 2 * run.unprinted() and run.decoding("beam") == "5"
+        report = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))
+        assert {"rougeL", "rougeLjoined"} <= report["scores"].keys()
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        if coverage:
+            assert "new, because the checkpoint does not have them: decoder.coverage_weight" in log
+            assert "in the checkpoint, but" not in log and "another shape" not in log
+        else:
+            assert "--truncate-source 50 --truncate-target 8" in finished(run.folder / "stages" / "1")
+            assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the first stage"
+
+    return check
+
+
 def finished(folder):
     return (folder / "finished.txt").read_text(encoding="utf-8")
 

@@ -16,6 +16,7 @@ from recipe_checks import (
     debian_transformer,
     encoder_sharing,
     etads,
+    explicit_selection,
     extraction,
     on_duc,
     recurrent,
@@ -110,6 +111,15 @@ RECIPES_AND_ROWS = [
     ),
     Recipe(
         "see2017_cnndm", cnndm, {"pointer_generator": see(False), "pointer_generator_coverage": see(True)},
+        given=(
+            *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
+            *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
+        ),
+        more=tuple(RECURRENT[:-2]),
+    ),
+    Recipe(
+        "explicit_selection_cnndm", cnndm,
+        {"explicit_selection": explicit_selection(False), "explicit_selection_coverage": explicit_selection(True)},
         given=(
             *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
             *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),

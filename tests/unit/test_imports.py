@@ -17,7 +17,7 @@ LEVELS = [
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search"},
-    {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
+    {"models", "criterion_options", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
     {"options", "self_critical"},
     {"checks"},
     {"task"},

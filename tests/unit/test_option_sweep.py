@@ -158,6 +158,23 @@ RECURRENTS = {
         {"share_input_embeddings": True},
         ({"share_input_embeddings": True, "share_all_embeddings": True}, "has no effect with --share-all-embeddings"),
     ],
+    "encoder_by_sentence": [
+        {"encoder_by_sentence": True, "hierarchical_attention": True, "source_factors": "pos:3"},
+        ({"encoder_by_sentence": True}, "--encoder-by-sentence has no effect without --hierarchical-attention"),
+    ],
+    "sentence_gate": [
+        {"sentence_gate": True, "hierarchical_attention": True},
+        ({"sentence_gate": True}, "--sentence-gate has no effect without --hierarchical-attention"),
+    ],
+    "sentence_selector": [
+        {"sentence_selector": True, "hierarchical_attention": True, "large_vocabulary_trick": 20},
+        {"sentence_selector": True, "hierarchical_attention": True, "attention_score": "dot", "bridge": "relu"},
+        ({"sentence_selector": True}, "--sentence-selector has no effect without --hierarchical-attention"),
+        (
+            {"sentence_selector": True, "hierarchical_attention": True, "bridge": "zero"},
+            "--bridge zero does not go with --sentence-selector",
+        ),
+    ],
     "large_vocabulary_trick": [{"large_vocabulary_trick": 20}, ({"large_vocabulary_trick": -1}, "choose 0 or more")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch", "large_vocabulary_trick": 20}],
     "pointer_continue": [{"pointer": "switch", "pointer_continue": True}],

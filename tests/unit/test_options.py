@@ -48,6 +48,9 @@ RECURRENT_CHOICES = {
     "large_vocabulary_trick": [0, 25],
     "source_factors": ["none", "pos:3"],
     "hierarchical_attention": [False, True],
+    "encoder_by_sentence": [False, True],
+    "sentence_gate": [False, True],
+    "sentence_selector": [False, True],
     "temporal_attention": [False, True],
     "sentence_attention": ["none", "extractor"],
     "coverage": [False, True],
@@ -68,6 +71,9 @@ RECURRENT_COSTS = {
     ("large_vocabulary_trick", 25): "0",
     ("source_factors", "pos:3"): "(n + 6 * h) * w",
     ("hierarchical_attention", True): "18 * h**2 + 12 * h + 3200 + (2 * h + 32) * a + (g + e) * a + 2 * a",
+    ("encoder_by_sentence", True): "0",
+    ("sentence_gate", True): "8 * h**2 + 2 * h",
+    ("sentence_selector", True): "8 * g * h + 7 * g**2 + 6 * g - 3200 - (32 + e) * a",
     ("temporal_attention", True): "0",
     ("sentence_attention", "extractor"): "V * x + 6 * x * k + 30 * k**2 + 27 * k + 1",
     ("coverage", True): "a",
@@ -95,8 +101,11 @@ RECURRENT_TOGETHER = {
     ("rnn_cell", "pointer_continue"): "3 * g",
     ("rnn_cell", "merge_input"): "-2 * g * h",
     ("attention_query", "hierarchical_attention"): "-e * a",
+    ("rnn_cell", "sentence_selector"): "g**2 - g * a",
+    ("attention_query", "sentence_selector"): "e * a",
 }
 """What two options cost together beyond the sum of what each costs alone."""
+OF_SENTENCES = {"encoder_by_sentence", "sentence_gate", "sentence_selector"}
 ONE_TABLE = ("share_input_embeddings", "share_decoder_input_output_embed", "share_all_embeddings")
 
 
@@ -174,6 +183,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
     singles = [(name, value) for name, values in RECURRENT_CHOICES.items() for value in values[1:]]
     pairs = [dict(pair) for pair in itertools.combinations(singles, 2) if pair[0][0] != pair[1][0]]
     pairs = [{"pointer": "soft", **pair} if "pointer_continue" in pair else pair for pair in pairs]
+    pairs = [{"hierarchical_attention": True, **pair} if OF_SENTENCES & {*pair} else pair for pair in pairs]
     pairs = [pair for pair in pairs if len(set(ONE_TABLE).intersection(pair)) < 2]  # test_recurrent_options.py
     at_once = {name: values[-1] for name, values in RECURRENT_CHOICES.items() if name != ONE_TABLE[0]}
     for options in [*pairs, at_once]:

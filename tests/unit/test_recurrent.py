@@ -49,8 +49,8 @@ def test_summary_distributions_do_not_depend_on_padding_or_the_batch(arch):
 def test_summaries_may_be_padded_on_the_left(arch):
     model = recurrent(arch)
     tokens = make_batch(DOCUMENTS[:1])
-    plain, _ = log_probs(model, tokens, torch.tensor([[EOS, 5, 6]]))
-    padded, _ = log_probs(model, tokens, torch.tensor([[PAD, PAD, EOS, 5, 6]]))
+    plain, _ = log_probs(model, tokens, torch.tensor([[EOS, 5, MARK, 6]]))
+    padded, _ = log_probs(model, tokens, torch.tensor([[PAD, PAD, EOS, 5, MARK, 6]]))
     torch.testing.assert_close(padded[:, 2:], plain, rtol=0, atol=2e-6)
 
 
@@ -59,7 +59,7 @@ def test_summaries_may_be_padded_on_the_left(arch):
 def test_cached_decoding_equals_uncached_decoding(arch, left):
     model = recurrent(arch)
     tokens = make_batch(DOCUMENTS, left=left)
-    previous = torch.tensor([[EOS, 5, 6, 4, 7, 8]]).expand(len(DOCUMENTS), -1)
+    previous = torch.tensor([[EOS, 5, MARK, 4, 7, MARK, 8]]).expand(len(DOCUMENTS), -1)
     full, extra = log_probs(model, tokens, previous)
     encoded, state = encode(model, tokens), {}
     with torch.no_grad():
@@ -79,6 +79,7 @@ def test_beams_change_places_and_documents_leave(arch, shared):
     rows = torch.arange(len(DOCUMENTS)).repeat_interleave(beam)
     first = torch.tensor([EOS]).expand(len(rows), 1)
     second = torch.cat([first, torch.arange(4, 4 + len(rows))[:, None]], dim=1)
+    second[::2, 1] = MARK
     documents, parents = torch.tensor([0, 2, 4]), torch.tensor([[2, 0, 0], [1, 1, 2], [0, 2, 1]])
     kept = (documents[:, None] * beam + parents).view(-1)
     third = torch.cat([second[kept], torch.arange(9)[:, None] + 5], dim=1)
@@ -105,7 +106,7 @@ def test_beams_change_places_and_documents_leave(arch, shared):
 def test_every_parameter_receives_gradient(arch):
     model = recurrent(arch).train()
     task = recurrent_task()
-    target = make_batch([[5, 45, 9], [30, 8], [47, 4], [6], [50, 50]])
+    target = make_batch([[5, 45, MARK], [30, 8], [47, MARK, 4], [6], [50, 50]])
     previous = target.roll(1, 1)
     previous[:, 0] = EOS
     sample = {"net_input": {**inputs(model, make_batch(DOCUMENTS)), "prev_output_tokens": previous}, "target": target}

@@ -51,7 +51,10 @@ def test_searching_together_finds_what_searching_alone_finds(arch):
         torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("arch", ["feats_lvt2k_ptr", "pg_coverage", "pointer_generator_coverage", "unified_summarizer"])
+SELECTING = ["unified_summarizer", "explicit_selection"]
+
+
+@pytest.mark.parametrize("arch", ["feats_lvt2k_ptr", "pg_coverage", "pointer_generator_coverage", *SELECTING])
 def test_words_are_copied_and_their_places_known(arch):
     task = recurrent_task()
     model = recurrent(arch, task)

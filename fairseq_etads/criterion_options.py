@@ -1,0 +1,95 @@
+"""Options of the criterion ``summarization_nll``, and which criterions go with which models."""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
+
+OURS = ("summarization_nll", "summarization_rl")
+"""This project's criterions, which know of pointers and candidates."""
+
+
+@dataclass
+class SummarizationNLLConfig(FairseqDataclass):
+    """Options of ``--criterion summarization_nll``."""
+
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "probability mass spread evenly over all words that can be produced"}
+    )
+    coverage_loss: float = field(
+        default=0.0,
+        metadata={"help": "weight (lambda) of the coverage loss, which penalises attending to the same words again"},
+    )
+    coverage_loss_start: int = field(
+        default=0,
+        metadata={"help": "first update with the coverage loss; from update 0, training may not converge"},
+    )
+    coverage_loss_ramp: int = field(
+        default=0, metadata={"help": "number of updates over which the coverage loss then grows to its full weight"}
+    )
+    switch_loss: float = field(
+        default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+    )
+    extraction_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
+            "(Hsu et al. 2018: 5)"
+        },
+    )
+    inconsistency_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
+            "al.: 1)"
+        },
+    )
+    inconsistency_top: int = field(
+        default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
+    )
+    selection_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
+            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)"
+        },
+    )
+    length_normalised: bool = field(
+        default=False,
+        metadata={
+            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
+            "words, so that short summaries count as much as long ones (See et al. 2017)"
+        },
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
+    """Raise ValueError if a criterion does not go with a model.
+
+    Args:
+        name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
+            candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
+    """
+    ours = name in OURS
+    if pointer == "switch" and not ours:
+        raise ValueError(
+            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+        )
+    if pointer != "none" and name.startswith("label_smoothed"):
+        raise ValueError(
+            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
+            "choose --criterion summarization_nll, which has --label-smoothing too"
+        )
+    if large_vocabulary_trick and not ours:
+        raise ValueError(
+            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+            "--criterion summarization_nll"
+        )
+    if name == "adaptive_loss" and not adaptive_softmax:
+        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
+    if adaptive_softmax and name != "adaptive_loss":
+        raise ValueError(
+            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
+            "--criterion adaptive_loss, or leave out the cutoffs"
+        )

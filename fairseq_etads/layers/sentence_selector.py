@@ -1,0 +1,138 @@
+"""Selection of a document's sentences for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
+
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import at_least_float32, log_attention
+from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
+
+
+class SentenceSelector(nn.Module):
+    """Selects sentences of the document whenever a sentence of the summary begins (the paper's local selection).
+
+    With t the number of the summary's sentence, h'_i the states of the document's sentences, d the document's vector,
+    and e_(t-1) the last state of the decoder in the sentence before (e_0 = r_0 = 0)::
+
+        q_0 = tanh(W d),  q_t = GRU([e_(t-1); r_(t-1)], q_(t-1))
+        p_t = softmax_i(v · tanh(W_q q_t + W_h h'_i + b)),  r_t = Σ_i p_ti h'_i
+        state before the sentence's first word = a(W_r [r_t; q_t] + b_r)
+
+    W_h belongs to the encoder, which computes the keys W_h h'_i once. The last equation takes the place of the bridge,
+    whose nonlinearity is a; an LSTM has another one for its memory cell.
+
+    Args:
+        hidden: width of the decoder's state, and of q. sentence: width of h'. attention_dim: of keys and v.
+        nonlinearity: a. has_cell: whether the decoder has a memory cell. is_dot: compare by q · key, without weights.
+    """
+
+    def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
+        super().__init__()
+        self.first_plan = nn.Linear(sentence, hidden, bias=False)
+        self.cell = nn.GRUCell(hidden + sentence, hidden)
+        self.attention: Union[AdditiveAttention, DotAttention] = (
+            DotAttention() if is_dot else AdditiveAttention(hidden, 0, attention_dim)
+        )
+        self.nonlinearity = {"tanh": torch.tanh, "relu": torch.relu}[nonlinearity]
+        self.sentence_start = nn.Linear(sentence + hidden, hidden)
+        self.cell_start = nn.Linear(sentence + hidden, hidden) if has_cell else None
+
+    def begin(self, documents: Tensor) -> Tensor:
+        """q_0 (N, Q) of the documents' vectors d (N, M)."""
+        return torch.tanh(self.first_plan(documents))
+
+    def forward(
+        self,
+        written: Tensor,
+        selected: Tensor,
+        plan: Tensor,
+        keys: Union[SharedKeys, DotKeys],
+        states: SharedStates,
+        missing: Tensor,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """Select for the next sentence.
+
+        Args:
+            written: e_(t-1) (N, Q). selected: r_(t-1) (N, M). plan: q_(t-1) (N, Q).
+            keys: of B documents' sentences (B, L, A), N a multiple of B. states: h' (B, L, M).
+            missing: (N, L) bool, True where a document has no sentence.
+
+        Returns:
+            q_t (N, Q); log p_t (N, L), at least float32; r_t (N, M).
+        """
+        plan = self.cell(torch.cat([written, selected], dim=1), plan)
+        scores = self.attention(plan, None, keys)  # (N, L)
+        log_weights = log_attention(scores[:, None], missing)[:, 0]
+        count, length, width = states.states.shape
+        selected = states.read(log_weights.exp().view(count, -1, length)).view(-1, width)
+        return plan, log_weights, selected
+
+    def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        """State (N, Q) before a sentence's first word, and the memory cell of an LSTM; from r_t and q_t."""
+        both = torch.cat([selected, plan], dim=1)
+        cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
+        return self.nonlinearity(self.sentence_start(both)), cell
+
+
+class SentenceSelection(NamedTuple):
+    """What was selected while summaries were written.
+
+    Attributes:
+        log_probs: log p (N, T, L), at least float32: what holds at each step.
+        starts: (N, T) bool, True at steps that write the first word of a sentence, at which p is chosen anew.
+    """
+
+    log_probs: Tensor
+    starts: Tensor
+
+    def divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
+        """The mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
+
+        Args:
+            targets: p̂ (N, n, L'), rows for the sentences that have words; a row of zeros is no target. Summaries and
+                documents that are cut need not have all of them.
+            is_word: (N, T) bool, False at steps whose target is a sentence mark, the end symbol or padding.
+
+        Returns:
+            (N,), at least float32; 0 for a summary without targets.
+        """
+        log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
+        targets = at_least_float32(targets)[:, :, :sentences]
+        targets = nn.functional.pad(targets, (0, sentences - targets.shape[2], 0, 1))  # a row of zeros at the end
+        begins = self.starts & is_word  # a sentence without words has no row
+        row = (begins.cumsum(1) - 1).clamp(min=0, max=targets.shape[1] - 1)  # (N, T)
+        wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)
+        mass = wanted.sum(dim=2) * begins
+        counted = mass > 0
+        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # half precision may have rounded them
+        each = (torch.xlogy(wanted, wanted) - wanted * log_probs).sum(dim=2)  # (N, T)
+        return (each * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+
+
+def selection_loss(
+    extra: Dict[str, Any], sample: Dict[str, Any], no_words: Iterable[int], training: bool
+) -> Optional[Tensor]:
+    """How far the selections of a forward pass are from their targets: (N,), see :meth:`SentenceSelection.divergence`.
+
+    Args:
+        extra: what the model returned beside the logits. sample: the batch, with "sentence_targets" (N, n, m).
+        no_words: ids in summaries that are no words: the sentence mark, the end symbol and padding.
+
+    Returns:
+        None if the model selects no sentences or, where it is not trained, the batch has no targets.
+
+    Raises:
+        ValueError: the model is trained, and the batch has no targets.
+    """
+    selection: Optional[SentenceSelection] = extra.get("selection")
+    if selection is None:
+        return None
+    if "sentence_targets" not in sample:
+        if training:
+            raise ValueError("--selection-loss: the batch has no labels; etads-labels --kind distribution makes them")
+        return None
+    is_word = torch.ones_like(selection.starts)
+    for number in no_words:
+        is_word &= sample["target"] != number
+    return selection.divergence(sample["sentence_targets"], is_word)

@@ -1,0 +1,255 @@
+"""Explicit-Selection (Li et al. 2018): equations against loops, what stays and what changes at sentence marks."""
+
+import random
+
+import pytest
+import reference
+import reference_explicit
+import torch
+from helpers import EOS, PAD, make_batch, make_dictionary
+from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task, sharpened
+from torch.nn.functional import one_hot
+
+from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, read_by_sentence, sentence_ids
+from fairseq_etads.vocabulary.dictionary import with_known_words
+
+HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
+SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
+
+
+def gru(cell, suffix=""):
+    return [getattr(cell, f"{name}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+
+def weights_of(model):
+    """A model's weights by the names of the equations, see reference_explicit.py."""
+    encoder, decoder = model.encoder, model.decoder
+    gate, selector = encoder.sentences.gate, decoder.selector
+    words, sentences = encoder.gru.rnn, encoder.sentences.gru.rnn
+    found = {
+        **{"E": encoder.embed_tokens.weight, "words_forward": gru(words, "_l0")},
+        **{"words_backward": gru(words, "_l0_reverse"), "sentences_forward": gru(sentences, "_l0")},
+        **{
+            "sentences_backward": gru(sentences, "_l0_reverse"),
+            "plan": gru(selector.cell),
+            "decoder": gru(decoder.cell),
+        },
+        **{"W_g": torch.cat([gate.state_proj.weight, gate.document_proj.weight], 1), "b_g": gate.document_proj.bias},
+        **{"W": selector.first_plan.weight, "W_h": encoder.sentences.keys.weight, "v_s": selector.attention.weight},
+        **{"W_q": selector.attention.from_hidden.weight, "b": selector.attention.from_hidden.bias},
+        **{"W_r": selector.sentence_start.weight, "b_r": selector.sentence_start.bias},
+        **{"W_x": decoder.merge.weight, "b_x": decoder.merge.bias, "W_c": encoder.keys.weight},
+        **{"W_s": decoder.attention.from_hidden.weight, "b_attn": decoder.attention.from_hidden.bias},
+        **{"v": decoder.attention.weight, "W_a": decoder.readout.weight, "b_a": decoder.readout.bias},
+        **{"W_o": decoder.output_projection.weight, "b_o": decoder.output_projection.bias[:, 0]},
+        **{"w": decoder.pointer.gate.weight[0], "b_gen": decoder.pointer.gate.bias[0]},
+    }
+    if decoder.coverage_weight is not None:
+        found["w_c"] = decoder.coverage_weight
+    return found
+
+
+@pytest.mark.parametrize("coverage", [False, True])
+@pytest.mark.parametrize("document", [DOCUMENTS[0], DOCUMENTS[2], [5, MARK]], ids=["long", "short", "ends-with-a-mark"])
+def test_it_is_the_equations(coverage, document):
+    """Two sentences of a summary, with a word that is unknown, and a third one that has begun."""
+    model = sharpened(recurrent("explicit_selection", coverage=coverage).double())
+    previous = [EOS, 5, 47, MARK, 6, 7, MARK]
+    with torch.no_grad():
+        extended, _ = reference.extended_ids([*document, EOS], V)
+        want, attention, selections = reference_explicit.explicit_selection(
+            weights_of(model), [*document, EOS], extended, previous, MARK, unk=3
+        )
+        found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+    torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
+    torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
+    torch.testing.assert_close(extra["selection"].log_probs[0].exp(), torch.tensor(selections, dtype=torch.float64))
+    assert extra["selection"].starts[0].nonzero().flatten().tolist() == [0, 3, 6]
+    p = torch.tensor(selections)
+    assert (p[0] - 1 / p.shape[1]).abs().max() > 0.005 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
+
+
+@pytest.mark.parametrize("arch", ["explicit_selection", "all_selected"])
+def test_selections_last_until_the_next_mark(arch):
+    model = sharpened(recurrent(arch))
+    previous = torch.tensor([[EOS, 5, 6, MARK, 7, 8, MARK, 9], [EOS, MARK, MARK, 5, 6, 7, 8, 9]])
+    _, extra = log_probs(model, make_batch([DOCUMENTS[0]] * 2), previous)
+    p = extra["selection"].log_probs.exp()
+    torch.testing.assert_close(p.sum(2), torch.ones(2, 8))
+    for row, starts in enumerate(([0, 3, 6], [0, 1, 2])):
+        assert extra["selection"].starts[row].nonzero().flatten().tolist() == starts
+        for step in range(1, 8):
+            changed = not torch.equal(p[row, step], p[row, step - 1])
+            assert changed == (step in starts), (row, step)
+
+
+def test_without_preferences_it_is_the_hierarchical_model_with_uniform_attention_to_sentences():
+    """With an open gate, and of each sentence of the summary by itself: the selector begins each anew."""
+    selecting, plain = recurrent("gru_seq2seq", **SELECTOR).double(), recurrent("gru_seq2seq", **HIERARCHICAL).double()
+    with torch.no_grad():
+        gate = selecting.encoder.sentences.gate
+        for weight in (gate.state_proj.weight, gate.document_proj.weight, selecting.decoder.selector.attention.weight):
+            weight.zero_()
+        gate.document_proj.bias.fill_(50)
+        shared = {name: value for name, value in selecting.state_dict().items() if name in plain.state_dict()}
+        shared.pop("encoder.sentences.keys.weight")  # the plain model's keys also read positions
+        plain.load_state_dict({**plain.state_dict(), **shared})
+        plain.decoder.sentence_attention.weight.zero_()
+        selecting.decoder.selector.sentence_start.weight.zero_()
+        plain.encoder.first_state.weight.zero_()
+        plain.encoder.first_state.bias.copy_(selecting.decoder.selector.sentence_start.bias)
+    tokens = make_batch(DOCUMENTS)
+    whole = [EOS, 5, 6, MARK, 7, 8, MARK, 9]
+    found, extra = log_probs(selecting, tokens, torch.tensor([whole] * 5))
+    for first, last in ((0, 3), (3, 6), (6, 8)):
+        want, other = log_probs(plain, tokens, torch.tensor([whole[first:last]] * 5))
+        torch.testing.assert_close(found[:, first:last], want)
+        torch.testing.assert_close(extra["attn"][0][:, first:last], other["attn"][0])
+    sharpened(selecting)
+    with torch.no_grad():
+        selecting.decoder.selector.attention.weight.normal_()
+    assert (log_probs(selecting, tokens, torch.tensor([whole] * 5))[0] - found).abs().max() > 1e-3
+
+
+def test_other_order_of_sentences_other_order_of_their_weights():
+    """Where nothing tells positions: GRUs over sentences that remember nothing, and no vector of the document."""
+    model = sharpened(recurrent("explicit_selection").double())
+    hidden = model.encoder.sentences.gru.rnn.hidden_size
+    with torch.no_grad():
+        for name, weight in model.encoder.sentences.gru.rnn.named_parameters():
+            if name.startswith("weight_hh"):
+                weight.zero_()
+            elif name.startswith("bias_ih"):
+                weight[hidden : 2 * hidden] = -60  # the update gate: all of a state is new
+        for name, weight in model.encoder.sentences.gru.rnn.named_parameters():
+            if name.startswith("weight_ih"):
+                weight[hidden : 2 * hidden] = 0
+        model.encoder.sentences.gate.document_proj.weight.zero_()
+        model.decoder.selector.first_plan.weight.zero_()
+    sentences, order = [[5, 6, 45, MARK], [7, MARK], [46, 9, 8, MARK]], [2, 0, 1]
+    previous = torch.tensor([[EOS, 5, MARK, 6, MARK, 7]])
+    (a, first), (b, second) = (
+        log_probs(model, make_batch([[word for sentence in texts for word in sentence]]), previous)
+        for texts in (sentences, [sentences[number] for number in order])
+    )
+    p, permuted = (extra["selection"].log_probs[0].exp() for extra in (first, second))
+    torch.testing.assert_close(permuted, p[:, [*order, 3]])  # the end symbol is a sentence of its own
+    assert (p[:, :3] - p[:, order]).abs().max() > 0.01
+    torch.testing.assert_close(b[:, :, :V], a[:, :, :V])
+
+
+@pytest.mark.parametrize("kind", [BidirectionalGRU, BidirectionalLSTM])
+@pytest.mark.parametrize("left", [False, True])
+def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
+    torch.manual_seed(1)
+    network = kind(3, 4, layers=2).double()
+    tokens = make_batch(DOCUMENTS, left=left, width=14)
+    padding = tokens.eq(PAD)
+    x = torch.randn(*tokens.shape, 3).double().requires_grad_()
+    for run in (kind._run_packed, kind._run_directions):
+        network._run_directions = run.__get__(network)  # what a CPU takes
+        ids = sentence_ids(tokens, MARK).masked_fill(padding, 0)
+        states, last, cells = read_by_sentence(network, x, padding, ids)
+        assert (states[padding] == 0).all()
+        for row in range(len(tokens)):
+            ends, parts = [], []
+            for number in range(int(ids[row].max()) + 1):
+                own = (ids[row] == number) & ~padding[row]
+                part, end, cell = network(x[row, own][None], torch.zeros(1, int(own.sum()), dtype=torch.bool))
+                parts.append(part[0])
+                ends.append((end[0], cell if cell is None else cell[0]))
+            torch.testing.assert_close(states[row, ~padding[row]], torch.cat(parts))
+            torch.testing.assert_close(last[row], torch.cat([ends[-1][0][:4], ends[0][0][4:]]))
+            if cells is not None:
+                torch.testing.assert_close(cells[row], torch.cat([ends[-1][1][:4], ends[0][1][4:]]))
+        (gradient,) = torch.autograd.grad(states.pow(2).sum(), x)
+        assert gradient[~padding].abs().sum(1).min() > 0 and not gradient[padding].any()
+
+
+@pytest.mark.parametrize("options", [{"coverage": True}, {"rnn_cell": "lstm", "temporal_attention": True}], ids=str)
+@pytest.mark.parametrize("shared", [False, True])
+def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(options, shared):
+    """Step by step with a cache, three beams that take each other's places, against the whole summaries at once."""
+    model, beam, draw = sharpened(recurrent("explicit_selection", **options)), 3, random.Random(5)
+    tokens = make_batch(DOCUMENTS[:3])
+    rows = torch.arange(3).repeat_interleave(beam)
+    encoded = encode(model, tokens)
+    state = BeamState(3, tokens.device) if shared else {}
+    if shared:
+        state.beam = beam
+    else:
+        encoded = model.encoder.reorder_encoder_out(encoded, rows)
+    written, differed = [[EOS] for _ in rows], 0
+    for _ in range(8):
+        previous = torch.tensor(written)
+        with torch.no_grad():
+            out = model.decoder(previous, encoder_out=encoded, incremental_state=state)
+            scores = model.get_normalized_probs(out, log_probs=True)[:, 0]
+        want, extra = log_probs(model, tokens.repeat_interleave(beam, 0), previous)
+        torch.testing.assert_close(scores, want[:, -1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(out[1]["selection"].log_probs[:, 0], extra["selection"].log_probs[:, -1])
+        parents = [3 * document + draw.randrange(beam) for document in range(3) for _ in range(beam)]
+        model.decoder.reorder_incremental_state_scripting(state, torch.tensor(parents))
+        written = [[*written[parent], draw.choice([MARK, 5, 9, 45])] for parent in parents]
+        differed += len({row.count(MARK) for row in written[:beam]}) > 1
+    assert differed > 4, "beams with the same number of sentences"
+
+
+@pytest.mark.parametrize("option", ["encoder_by_sentence", "sentence_gate", "sentence_selector"])
+def test_each_option_changes_the_output(option):
+    plain = recurrent("gru_seq2seq", hierarchical_attention=True).double()
+    other = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: True}).double()
+    own = other.state_dict()
+    shared = {
+        name: value for name, value in plain.state_dict().items() if name in own and own[name].shape == value.shape
+    }
+    other.load_state_dict({**own, **shared})
+    previous = torch.tensor([[EOS, 5, MARK, 6]] * len(DOCUMENTS))
+    a, b = (log_probs(sharpened(model), make_batch(DOCUMENTS), previous)[0] for model in (plain, other))
+    assert (a - b)[0].abs().max() > 1e-6
+    off = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: False}).double()
+    assert list(off.state_dict()) == list(plain.state_dict())
+    off.load_state_dict(plain.state_dict())
+    assert torch.equal(log_probs(off, make_batch(DOCUMENTS), previous)[0], a)
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarchical-attention"),
+        ({"bridge": "zero"}, "--bridge zero does not go with --sentence-selector"),
+        ({"encoder": "conv", "bridge": "zero"}, "--hierarchical-attention needs the states of --encoder rnn"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(changes, message):
+    with pytest.raises(ValueError) as error:
+        recurrent("explicit_selection", **changes)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("known", [43, None], ids=["in the copy tail", "not at all"])
+def test_summaries_must_mark_their_sentences(known):
+    task = recurrent_task()
+    task.tgt_dict = make_dictionary(words=20) if known is None else with_known_words(task.src_dict, known)
+    with pytest.raises(
+        ValueError, match='--sentence-selector: the summaries\' dictionary has no "<q>" among its known'
+    ):
+        recurrent("gru_seq2seq", task, **SELECTOR)
+
+
+def test_unknown_words_are_copied_from_the_selected_sentence(monkeypatch):
+    """The first sentence is selected first, then the second; the model writes nothing of its own."""
+    model = recurrent("explicit_selection")
+    numbers = iter((0, 1))
+    monkeypatch.setattr(
+        model.decoder.selector.attention, "forward", lambda *_: 50.0 * one_hot(torch.tensor([next(numbers)]), 2)
+    )
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(-1e4)
+    scores, _ = log_probs(model, make_batch([[45, 46, MARK, 47, 48]]), torch.tensor([[EOS, 45, MARK, 47]]))
+    copied = scores.exp()[0, :, [V, V + 1, MARK, V + 2, V + 3]]  # of 45, 46, <q>, 47, 48
+    torch.testing.assert_close(copied[:2, :3].sum(1), torch.ones(2))
+    torch.testing.assert_close(copied[2:, 3:].sum(1), torch.ones(2))
+    assert copied[:2, :3].min() > 0 and copied[2:, 3:].min() > 0

@@ -1,0 +1,188 @@
+"""The selection loss (Li et al. 2018): against loops, its targets in files, its part in the whole, what it teaches."""
+
+import random
+
+import pytest
+import reference_explicit
+import torch
+from helpers import EOS, PAD, make_batch
+from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
+from torch.nn.functional import one_hot
+
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.data.selection import SentenceTargets
+from fairseq_etads.layers.sentence_selector import SentenceSelection
+from fairseq_etads.selection.files import source_hash, write_rows
+from fairseq_etads.text.files import InputError
+
+
+def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
+    torch.manual_seed(2)
+    target = torch.tensor([[5, MARK, 6, 7, MARK, 8, EOS], [5, MARK, MARK, 6, EOS, PAD, PAD], [MARK, EOS, *[PAD] * 5]])
+    starts = torch.tensor([[1, 0, 1, 0, 0, 1, 0], [1, 0, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0]]).bool()
+    by_sentence = torch.randn(3, 3, 4).softmax(2)
+    numbers = starts.cumsum(1) - 1
+    selection = SentenceSelection(by_sentence.gather(1, numbers[:, :, None].expand(-1, -1, 4)).log(), starts)
+    targets = torch.tensor(
+        [[[0.5, 0.5, 0], [0, 0, 0], [0, 0.25, 0.75]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3]
+    )
+    is_word = ~((target == MARK) | (target == EOS) | (target == PAD))
+    found = selection.divergence(targets, is_word)
+    # of the second summary the second sentence has no words, and so no row
+    p = [by_sentence[0].tolist(), [by_sentence[1, 0].tolist(), by_sentence[1, 2].tolist()], []]
+    want = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
+    torch.testing.assert_close(found, torch.tensor(want))
+    assert want[0] > 0 and want[1] > 0 and want[2] == 0
+    # more rows than the summary has begun, and more columns than the model has read, which are 0
+    wider = torch.nn.functional.pad(targets, (0, 3, 0, 2))
+    torch.testing.assert_close(selection.divergence(wider, is_word), found)
+
+
+def test_the_selection_loss_is_least_at_its_targets():
+    logits = torch.tensor([[[0.3, -1.0, 2.0], [0.3, -1.0, 2.0]]], requires_grad=True)
+    selection = SentenceSelection(logits.log_softmax(2), torch.tensor([[True, False]]))
+    same, other = logits.detach()[:, :1].softmax(2), torch.tensor([[[0.0, 1.0, 0.0]]])
+    for targets, is_least in ((same, True), (other, False)):
+        loss = selection.divergence(targets, torch.ones(1, 2, dtype=torch.bool))
+        (gradient,) = torch.autograd.grad(loss.sum(), logits, retain_graph=True)
+        assert (loss.abs().item() < 1e-6, bool(gradient.abs().max() < 1e-6)) == (is_least, is_least)
+
+
+def sample_of(texts, summaries, targets):
+    tokens, target = make_batch(texts), make_batch(summaries)
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
+    return {
+        "net_input": net_input,
+        "target": target,
+        "ntokens": int(target.ne(PAD).sum()),
+        "sentence_targets": targets,
+    }
+
+
+def criterion_of(task, weight, **options):
+    return SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0, selection_loss=weight, **options)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
+    """Of each summary so much as if each of its words had it, so that lambda means the same however it is averaged."""
+    task = recurrent_task()
+    model = sharpened(recurrent("explicit_selection", task))
+    targets = one_hot(torch.tensor([[0, 2], [1, 0]]), 3).float()
+    sample = sample_of([DOCUMENTS[0], DOCUMENTS[2]], [[5, 45, MARK, 7], [8]], targets)
+    losses, logs = [], []
+    for weight, training in ((0.0, True), (0.5, True), (0.5, False)):
+        model.train(training)
+        with torch.no_grad():
+            loss, _, log = criterion_of(task, weight, length_normalised=normalised)(model, sample)
+        losses.append(float(loss))
+        logs.append(log)
+    p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
+    p = p["selection"].log_probs.exp()
+    parts = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
+    parts = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
+    weights = (1, 1) if normalised else (5, 2)
+    assert losses[1] - losses[0] == pytest.approx(0.5 * sum(w * part for w, part in zip(weights, parts)), rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+    assert "selection_loss" not in logs[0]
+    for log in logs[1:]:
+        assert float(log["selection_loss"]) == pytest.approx(sum(parts), rel=1e-4)
+
+
+def test_a_training_without_targets_is_refused_and_a_validation_is_not():
+    task = recurrent_task()
+    model = recurrent("explicit_selection", task)
+    sample = sample_of([DOCUMENTS[0]], [[5]], None)
+    del sample["sentence_targets"]
+    criterion = criterion_of(task, 0.2)
+    assert "selection_loss" not in criterion(model.eval(), sample)[2]
+    with pytest.raises(ValueError, match="--selection-loss: the batch has no labels; etads-labels --kind distribution"):
+        criterion(model.train(), sample)
+    with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
+        criterion_of(task, -1)
+
+
+TEXTS = [["a", "b", "<q>", "c", "<q>", "d"], ["a"]]
+ROWS = [["0:0.25,1:0.25,2:0.5", "-", "2:1"], []]
+
+
+def targets_of(folder, limit, kind="distribution", made=400):
+    """The targets of TEXTS as training reads them."""
+    dictionary = recurrent_task().src_dict
+    ids = [torch.tensor([*(dictionary.add_symbol(word, n=0) for word in text), EOS]) for text in TEXTS]
+    header = {"kind": kind, "documents": len(TEXTS), "truncate_source": made}
+    path = folder / "labels.sentences.train"
+    write_rows(path, header, ((source_hash(text), row) for text, row in zip(TEXTS, ROWS)))
+    return SentenceTargets(path, "sentences", ids, list(map(len, ids)), dictionary, limit, "--selection-loss"), ids
+
+
+def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
+    whole, ids = targets_of(tmp_path, 400)
+    assert whole[0].tolist() == [[0.25, 0.25, 0.5], [0, 0, 0], [0, 0, 1]] and whole[1].shape == (0, 1)
+    cut, _ = targets_of(tmp_path, 4)  # a b <q> c
+    assert cut[0].tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
+    tokens = make_batch([text[:-1].tolist() for text in ids])
+    batch = whole.collate(tokens, [1, 0], PAD)
+    assert batch.shape == (2, 3, 3) and not batch[0].any() and torch.equal(batch[1], whole[0])
+
+
+def test_other_labels_are_refused_in_words(tmp_path):
+    with pytest.raises(InputError, match=r"has labels of the kind extract.* etads-labels --kind distribution"):
+        targets_of(tmp_path, 400, kind="extract")
+    with pytest.raises(InputError, match=r"was made of the first 3 tokens .* make it again with --truncate-source 5"):
+        targets_of(tmp_path, 5, made=3)
+    ROWS[0][0], before = "0:x", ROWS[0][0]
+    try:
+        with pytest.raises(InputError, match=r"labels\.sentences\.train, line 2: could not convert"):
+            targets_of(tmp_path, 400)[0][0]
+    finally:
+        ROWS[0][0] = before
+
+
+MARKERS, IDS, VALUES = (4, 5, 6), range(7, 17), range(17, 43)
+
+
+def marked_values(draw, count):
+    """Documents of six sentences "id value", three of which begin with a marker; summaries are the values of these, in
+    the order of the markers. With one-hot targets."""
+    texts, summaries, chosen = [], [], []
+    for _ in range(count):
+        sentences = [[*pair, MARK] for pair in zip(draw.sample(IDS, 6), draw.sample(VALUES, 6))]
+        numbers = draw.sample(range(6), len(MARKERS))
+        summaries.append([word for number in numbers for word in sentences[number][1:]][:-1])
+        for marker, number in zip(MARKERS, numbers):
+            sentences[number].insert(0, marker)
+        texts.append([word for sentence in sentences for word in sentence][:-1])
+        chosen.append(numbers)
+    return sample_of(texts, summaries, one_hot(torch.tensor(chosen), 6).float())
+
+
+def learn(arch, weight, updates=230):
+    """Train on marked values; the share of values that are right, and the mean weight of the sentence to select."""
+    task, draw = recurrent_task(), random.Random(1)
+    torch.manual_seed(1)
+    model = recurrent(arch, task, encoder_embed_dim=32, encoder_hidden_size=32, attention_dim=32).train()
+    criterion = criterion_of(task, weight)
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.15, initial_accumulator_value=0.1)  # as in the recipe
+    for _ in range(updates):
+        optimizer.zero_grad()
+        loss, size, _ = criterion(model, marked_values(draw, 16))
+        (loss / size).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+    test = marked_values(random.Random(2), 200)
+    scores, extra = log_probs(model.eval(), test["net_input"]["src_tokens"], test["net_input"]["prev_output_tokens"])
+    right = (scores.argmax(2) == test["target"])[:, ::2].float().mean().item()
+    if "selection" not in extra:
+        return right, None
+    return right, (extra["selection"].log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
+
+
+def test_it_learns_to_select_named_sentences_and_not_without_the_loss():
+    right, weight = learn("explicit_selection", 1.0)
+    assert right > 0.9 and weight > 0.9, (right, weight)
+    without = learn("explicit_selection", 0.0)
+    assert without[1] < 0.5, without
+    assert learn("pointer_generator", 0.0)[0] < right - 0.2
