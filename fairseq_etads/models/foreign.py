@@ -5,6 +5,7 @@ the unknown one.
 """
 
 import copy
+import re
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.data import Dictionary
@@ -15,15 +16,24 @@ from fairseq.models.nat import FairseqNATModel
 from fairseq.models.roberta.enc_dec import RobertaEncDecModel
 from fairseq.modules import AdaptiveInput
 from fairseq.sequence_scorer import SequenceScorer
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
 from .common import SummarizationModel
+from .convs2s_options import check_padding
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
 )
 
+
+_EVALUATED = re.compile(
+    r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
+    r"adaptive_(softmax|input)_cutoff|character_filters"
+)
+"""Options whose text fairseq evaluates as Python; they may come from a checkpoint of somebody else."""
+_LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
 """How many positions fairseq's models have unless told otherwise."""
@@ -34,6 +44,22 @@ def model_class(cfg: Any) -> Optional[type]:
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
+
+
+def check_evaluated(cfg: Any) -> None:
+    """Raise ValueError if an option that fairseq evaluates as Python is more than numbers, lists, tuples, + and *.
+
+    A checkpoint brings the options of its model, and loading one must run no code of it.
+    """
+    options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
+    for name, value in options.items():
+        if isinstance(value, str) and _EVALUATED.fullmatch(name):
+            power = "**" in value or re.search(r"\d{7}", value)  # which could take for ever, or all memory
+            if power or not _LITERALS.fullmatch(value):
+                raise ValueError(
+                    f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or lists of them, such '
+                    'as "[(512, 3)] * 4"'
+                )
 
 
 def check_suitable(cfg: Any) -> None:
@@ -72,10 +98,13 @@ class ForeignModels:
             ValueError: see :func:`check_suitable`.
         """
         parent: Any = super()
+        check_evaluated(cfg)
         found = model_class(cfg)
         if found is None or issubclass(found, SummarizationModel):
             return parent.build_model(cfg, *args, **kwargs)
         check_suitable(cfg)
+        if found in (FConvModel, FConvModelSelfAtt):
+            check_padding(self)
         _give_positions(cfg, self)
         self._hides_tail = True
         view = copy.copy(self)
