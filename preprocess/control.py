@@ -1,7 +1,7 @@
 """Control words before documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
-A model is trained with a word before each document that says how long its reference is, and one that says which newspaper
-it is from. Before a new document, the same words ask for a summary of that length and style.
+A model is trained with a word before each document that says how long its reference is, and one that says which
+newspaper it is from. Before a new document, the same words ask for a summary of that length and style.
 """
 
 import argparse
@@ -43,7 +43,8 @@ loss, but no score should be made so: the length of a reference is unknown when 
   etads-control data/cnndm/text data/valid-5/text --like data/controlled/text --subset valid --length 5 --origin cnn
   etads-prepare data/valid-5/text data/valid-5/prepared --like data/controlled/prepared
 
-In new text the words simply stand before the document. They count as its words: --truncate-source 402 reads 400 others."""
+In new text the words simply stand before the document. They count as its words: --truncate-source 402 reads 400
+others."""
 
 
 class LengthBins(NamedTuple):
