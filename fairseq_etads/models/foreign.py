@@ -14,7 +14,7 @@ from fairseq.models.fconv import FConvModel
 from fairseq.models.fconv_self_att import FConvModelSelfAtt
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.roberta.enc_dec import RobertaEncDecModel
-from fairseq.modules import AdaptiveInput
+from fairseq.modules import AdaptiveInput, BeamableMM
 from fairseq.sequence_scorer import SequenceScorer
 from omegaconf import OmegaConf
 from torch import Tensor, nn
@@ -120,6 +120,14 @@ class ForeignModels:
             model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(view.tgt_dict), len(self.tgt_dict)))
         return model
 
+    def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
+        """As the task's; models that fairseq has prepared return attention, and multiply for this number of beams."""
+        beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
+        for model in models:
+            _return_attention(model, beam)
+        parent: Any = super()
+        return parent.build_generator(models, args, *more, **kwargs)
+
     def _hide(self, tokens: Optional[Tensor]) -> Optional[Tensor]:
         """Ids of summaries with the unknown word's in the place of those of the copy tail; None if there are none."""
         if tokens is None or not self._hides_tail:
@@ -153,6 +161,20 @@ def _give_positions(cfg: Any, task: Any) -> None:
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
     elif model_class(cfg) is RobertaEncDecModel:
         cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
+
+
+def _return_attention(model: nn.Module, beam: Optional[int]) -> None:
+    """Undo what fairseq has done to a model that it prepared for generation with other options in mind.
+
+    Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
+    need. Their products then take it for granted that each document has as many rows as --beam said at that time; with
+    others they are wrong, or fail.
+    """
+    for module in model.modules():
+        if hasattr(module, "need_attn"):
+            module.need_attn = True  # type: ignore[assignment]
+        if isinstance(module, BeamableMM):
+            module.set_beam_size(beam)
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
