@@ -37,6 +37,7 @@ need_integer --size "$size"
 need_integer --bins "$bins"
 need_choices --rows "$rows" "$all"
 use_environment
+[ -n "$lengths" ] || lengths=$(seq -s " " "$bins")
 control=$out/control decoding=(--beam 5 --max-len 120 ${device[@]+"${device[@]}"})
 
 # train RUN DATA WORDS SEED: the model, on so many words of a document.
@@ -64,12 +65,10 @@ print(max(found, key=lambda path: json.loads(path.read_text())["scores"]["rougeL
 PYTHON
 }
 
-# try_settings RUN: score each pair of control words on the validation set, and write the best into RUN/setting.txt.
+# try_settings RUN: score each pair of control words on the validation set, and write the best into RUN/setting.txt (the first, if
+# there are no scores).
 try_settings() {
-    local run=$1 length origin folder place
-    [ -n "$lengths" ] ||
-        lengths=$(python -c 'import json, sys; print(*range(1, len(json.load(open(sys.argv[1]))["lengths"]["longest"]) + 1))' \
-            "$control/text/control.json")
+    local run=$1 length origin folder place best
     for length in $lengths; do
         for origin in $origins; do
             folder=$(fixed valid "$length" "$origin") place=$run/settings/$length-$origin
@@ -79,7 +78,8 @@ try_settings() {
                 etads-rouge "$place/summaries.txt" "$data/text/valid.target" --json "$place/rouge.json"
         done
     done
-    best_setting "$run" > "$run/setting.txt"
+    best=$(best_setting "$run")
+    echo "${best:-${lengths%% *}-${origins%% *}}" > "$run/setting.txt"
     say "control words: $(cat "$run/setting.txt")"
 }
 

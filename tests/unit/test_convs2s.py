@@ -3,6 +3,7 @@
 import copy
 import re
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 import torch
@@ -314,7 +315,18 @@ def test_the_options_cost_what_the_page_says():
     wide = make_model("convs2s", task, **{**SIZES, "decoder_out_embed_dim": e})
     tied = make_model("convs2s", task, **{**SIZES, **KINDS["tied"]})
     counts = [sum(p.numel() for p in model.parameters()) for model in (wide, tied)]
-    assert counts[0] - counts[1] == V * e + V, "the table, and the length of each of its rows"
+    assert counts[0] - counts[1] == V * (e + 1), "the table, and the length of each of its rows"
+    one_less = sum(p.numel() for p in conv("plain", decoder_attention="[True, False, True]").parameters())
+    assert plain - one_less == 2 * (16 * e + 16 + e)
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    rows = page[page.index("## The convolutional family") :].splitlines()
+    for option, number in (
+        ("pointer soft", 256 * 512 + 512 + 256 + 1),
+        ("pointer-continue", 3 * 256 + 5),
+        ("share-input-output-embed", -50_000 * 513),
+        ("decoder-attention", -2 * (512 * 512 + 2 * 512)),
+    ):
+        assert f"| {number:,}" in next(row for row in rows if row.startswith(f"| `--{option}`")), option
 
 
 @pytest.mark.parametrize(
