@@ -126,6 +126,7 @@ setup(
             "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",
             "etads-corpus=etads_preprocess.corpus:main",
+            "etads-control=etads_preprocess.control:main",
             "etads-debian=etads_preprocess.debian:main",
             "etads-prepare=etads_preprocess.prepare:main",
             "etads-dictionary=etads_preprocess.dictionary_command:main",

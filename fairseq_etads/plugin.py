@@ -6,11 +6,12 @@ compat.install()
 distributed.install()
 
 from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
-from .models import rnn, selector, transformer  # noqa: E402
+from .models import convs2s, rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
 __all__ = [
     "compat",
+    "convs2s",
     "criterions",
     "distributed",
     "optim",

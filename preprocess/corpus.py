@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, TextIO, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
@@ -24,7 +24,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 from .command import Parser, errors_in_one_line, printable
 from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
 from .documents import SPLITTER_MODULES, WARNINGS, BadDocument, Document, DocumentLines, LineOptions, Unfit, make_lines
-from .files import ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
+from .files import ORIGIN, ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .near_duplicates import LIST, near_duplicates, summarise_near
 from .overlap import overlap
 from .processes import ordered_map
@@ -41,6 +41,7 @@ between sentences, which etads-prepare reads. TEXT/report.json counts what was w
 Further references of valid and test are in test.target.1, test.target.2, ...: as many lines, an empty one where a
 document has fewer. A second call does only the splits that are missing."""
 
+BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
 """How many dropped documents report.json names for each split."""
 
@@ -123,18 +124,17 @@ class SplitWriter:
     Args:
         stack: closes the files, which appear under their names then.
         train_references: "first" or "all", as in --train-references.
-        keep_original: write SPLIT.source.original too, as in --keep-original.
+        beside: write SPLIT.source.NAME for these of BESIDE, too, as in --keep-NAME.
     """
 
     def __init__(
-        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, keep_original: bool = False
+        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, beside: Sequence[str] = ()
     ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
         self.source = stack.enter_context(atomic_writer(out / f"{split}.source"))
-        self.original = (
-            stack.enter_context(atomic_writer(out / f"{split}.source.{ORIGINAL}")) if keep_original else None
-        )
+        files = {name: atomic_writer(out / f"{split}.source.{name}") for name in beside}
+        self.beside: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
         self.targets: List[TextIO] = [stack.enter_context(atomic_writer(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
@@ -167,8 +167,8 @@ class SplitWriter:
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """One line of every file; a file of further references begins with empty lines for the documents before."""
         self.source.write(made.source + "\n")
-        if self.original:
-            self.original.write(made.original + "\n")
+        for name, file in self.beside.items():
+            file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
             file = self.stack.enter_context(atomic_writer(path))
@@ -208,7 +208,8 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     total = reader.total(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        writer = SplitWriter(args.out, split, stack, args.train_references, bool(getattr(args, "keep_original", False)))
+        beside = [name for name in BESIDE if getattr(args, f"keep_{name}", False)]
+        writer = SplitWriter(args.out, split, stack, args.train_references, beside)
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
@@ -313,7 +314,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
-        sources = (f"{split}.source", f"{split}.source.{ORIGINAL}")
+        sources = (f"{split}.source", *(f"{split}.source.{name}" for name in BESIDE))
         made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
         about["files"] = {name: checksum(out / name) for name in made}
         report["splits"][split] = about

@@ -58,6 +58,7 @@ class Document:
 
     ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original`` is the source
     before the reader lower-cased it and masked its digits, with the same words between white space, if it is wanted.
+    ``origin`` is a word that says where the document comes from, if that is wanted.
     """
 
     source: Sequence[str]
@@ -65,6 +66,7 @@ class Document:
     source_in_sentences: bool = False
     targets_in_sentences: bool = False
     original: Sequence[str] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,13 +97,14 @@ class LineOptions:
 class DocumentLines:
     """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
 
-    ``original`` is the source line as it was before it was lower-cased, if that is wanted.
+    ``original`` is the source line as it was before it was lower-cased, ``origin`` that of the document, if wanted.
     ``warnings`` counts what was left in the text and may be there by mistake, by the keys of WARNINGS.
     """
 
     source: str = ""
     targets: List[str] = field(default_factory=list)
     original: str = ""
+    origin: str = ""
     dropped: str = ""
     counts: Counter = field(default_factory=Counter)
     warnings: Counter = field(default_factory=Counter)
@@ -170,7 +173,7 @@ def add_full_stop(text: str) -> str:
 
 def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     """Clean lines with sentence marks between sentences."""
-    made = DocumentLines()
+    made = DocumentLines(origin=document.origin)
     sentences = _sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join(_lead(sentences, options, made.counts))
     made.original = _original(made.source, sentences, document.original)

@@ -14,6 +14,8 @@ SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 ORIGINAL = "original"
 """Ending of SPLIT.source.original: the documents before they were lower-cased and their digits masked."""
+ORIGIN = "origin"
+"""Ending of SPLIT.source.origin: a word for each document that says where it comes from, such as "cnn"."""
 
 
 @contextlib.contextmanager

@@ -374,6 +374,24 @@ train_small_recurrent() {
         --max-update "$steps" --num-workers 0 --cpu ${coverage[@]+"${coverage[@]}"} "$@"
 }
 
+# train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of Gehring
+# et al. 2017: Nesterov's gradient, whose rate falls to a tenth after an epoch without a better validation loss.
+train_convolutional() {
+    local run=$1 data=$2
+    shift 2
+    train_once "$run" "$data/prepared" --optimizer nag --momentum 0.99 --clip-norm 0.1 --lr-scheduler reduce_lr_on_plateau \
+        --lr-shrink 0.1 --required-batch-size-multiple 1 "$@"
+}
+
+# summarise_and_score RUN DATA [options of generate.sh]: RUN/summaries.txt of the test documents, and their scores, RUN/rouge.json.
+summarise_and_score() {
+    local run=$1 data=$2
+    shift 2
+    summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "$@"
+    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+        etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+}
+
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 

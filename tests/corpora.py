@@ -33,7 +33,7 @@ def plain(folder: Path) -> Path:
 def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool = False) -> Path:
     """cnn/stories, dailymail/stories and url_lists; the last training story has no text.
 
-    With ``names`` each story is about somebody of a name of their own, as are its highlights.
+    With ``names`` each story is about somebody of a name of their own, as are its highlights, of two lengths.
     """
     for name, count in zip(("train", "val", "test"), counts):
         urls = [f"http://web.archive.org/web/2015/{name}/{number}.html" for number in range(count)]
@@ -50,7 +50,7 @@ def cnndm(folder: Path, counts=(6, 2, 2), anonymised: bool = False, names: bool 
                 text = ""
             highlights = [f"{TOPICS[number % 8]} library no. {number} is fast", "It plays nothing ."]
             if names:
-                highlights = [f"{who} met {who}", f"{who} is {who}"]
+                highlights = [f"{who} met {who}", f"{who} is {who}" + f" and {who}" * (number % 2)]
             text += "".join(f"\n@highlight\n\n{line}\n" for line in highlights)
             write(stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story", text)
     return folder

@@ -4,6 +4,7 @@
 """
 
 import argparse
+import shlex
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
@@ -11,13 +12,13 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from ..models import rnn, transformer_options
+from ..models import convs2s_options, rnn, transformer_options
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import with_known_words
 
-PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
+PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS, **convs2s_options.PRESETS}
 """Named architectures of all families -> the options that each changes, with their values."""
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""
@@ -46,7 +47,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
     source = target = numbered_dictionary(vocabulary - 1)
     source.add_symbol(SENTENCE_MARK)
-    if target_vocabulary is not None and (cfg.share_all_embeddings or str(cfg.pointer) != "none"):
+    if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):
         if target_vocabulary > vocabulary:
             return None
         target = with_known_words(source, target_vocabulary)
@@ -73,7 +74,7 @@ def _flag(option: str, value: Any) -> str:
     name = option.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {value}"
+    return f"--{name} {shlex.quote(str(value))}"
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):

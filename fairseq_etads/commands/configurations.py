@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ..models import rnn
+from ..models import convs2s_options, rnn
 from .architectures import PRESETS
 
 _HEADER = """\
@@ -45,6 +45,13 @@ _RECURRENT: Dict[str, Any] = {
     "lr_scheduler": {"_name": "fixed"},
     "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
     "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
+}
+# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss, and 1e-4 ends it
+_CONVOLUTIONAL: Dict[str, Any] = {
+    "optimizer": {"_name": "nag", "momentum": 0.99},
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
+    "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
+    "dataset": {"batch_size": 64},
 }
 
 
@@ -100,6 +107,13 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
+    "convs2s": {  # as Narayan et al. 2018 on XSum; their dropout is 0.2
+        "task": {"truncate_source": 400, "truncate_target": 90},
+        "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
+        "dataset": {"batch_size": 32},
+    },
+    "convs2s_gigaword": _GIGAWORD,
+    "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),
     "pointer_generator": _SEE,
@@ -149,7 +163,9 @@ def configuration(arch: str) -> Dict[str, Any]:
         value = getattr(preset, option, None)
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
-    family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
+    family = _TRANSFORMER
+    for other, presets in ((_RECURRENT, rnn.PRESETS), (_CONVOLUTIONAL, convs2s_options.PRESETS)):
+        family = other if arch in presets else family
     sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
     order = (
         "common",

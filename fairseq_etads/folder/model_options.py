@@ -8,6 +8,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ..models.common import SummarizationModel
+from ..models.convs2s_options import parse_convolutions
 from ..models.selector import Selector
 from ..text.files import InputError
 
@@ -16,6 +17,7 @@ _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 OmegaConf, which replaces ``${…}``."""
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads)$")
+_FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
 """Options that name a file outside of the folder, of which only training has need."""
@@ -70,6 +72,10 @@ def check(architecture: str, options: Dict[str, Any], largest: int) -> None:
 def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
+    if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
+        return isinstance(value, str) and _are_convolutions(value, largest)
+    if name == "decoder_attention":
+        return isinstance(value, str) and _FLAGS.fullmatch(value) is not None
     if isinstance(value, bool) or isinstance(default, bool):
         return isinstance(value, bool) and isinstance(default, bool)
     if isinstance(value, (int, float)):
@@ -79,6 +85,14 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if isinstance(value, list):
         return len(value) <= 100 and all(type(number) is int and 0 <= number <= _MOST for number in value)
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+def _are_convolutions(text: str, largest: int) -> bool:
+    """Whether a text says which convolutions a model has, such as "[(512, 3)] * 20", and none is wider than can be."""
+    try:
+        return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
+    except ValueError:
+        return False
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:

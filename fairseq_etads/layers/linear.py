@@ -1,9 +1,10 @@
-"""Linear layers that train with oneDNN's products on processors where those are faster than torch's."""
+"""Linear layers: products of oneDNN in training, where those are faster than torch's, and normalised weights."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
 from typing_extensions import TypeGuard  # torch needs it, too
 
 from ..kernels import has_faster_linear, plain_linear
@@ -49,3 +50,27 @@ def use_training_linear(model: nn.Module) -> None:
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
     """Whether a module is torch's linear layer or a :class:`TrainingLinear`, and no subclass that computes more."""
     return type(module) in (nn.Linear, TrainingLinear)
+
+
+def _weight_norms(module: nn.Module) -> List[WeightNorm]:
+    """The hooks that compute a module's normalised weights, g v / |v|, when it is called (torch's ``weight_norm``)."""
+    return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
+
+
+def renew_weight(layer: nn.Module) -> None:
+    """Compute a normalised weight from its parameters as they are, for who reads it instead of calling the layer."""
+    for hook in _weight_norms(layer):
+        setattr(layer, hook.name, hook.compute_weight(layer))
+
+
+def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
+    """The normalised weights that modules have computed; they are no parameters, and cannot be deep-copied."""
+    for module in model.modules():
+        yield from (getattr(module, hook.name) for hook in _weight_norms(module))
+
+
+def fix_normalised_weights(model: nn.Module) -> None:
+    """Make each normalised weight a parameter, in the place of those that it is computed from."""
+    for module in model.modules():
+        for hook in _weight_norms(module):
+            remove_weight_norm(module, hook.name)

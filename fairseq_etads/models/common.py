@@ -3,7 +3,7 @@
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from dataclasses import field, fields, make_dataclass
-from typing import Any, Callable, Dict, Iterable, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -122,4 +122,40 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
         raise ValueError(
             f"the {side} dictionary has {rows} known words and the checkpoint was trained with "
             f"{len(words)}: give the data directory (DATA) whose dict.*.txt it was trained with"
+        )
+
+
+def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
+    """How many positions a side gets, "source" or "target": enough for the task's truncation length.
+
+    Args:
+        limit: --max-source-positions or --max-target-positions. learnt: whether each position has a vector of its own.
+
+    Raises:
+        ValueError: the options, or the checkpoint being loaded, allow fewer.
+    """
+    needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
+    limit = limit or trained
+    if limit and needed > limit and learnt:
+        raise ValueError(
+            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
+            f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
+        )
+    if limit and needed > limit and not task.is_loading:
+        raise ValueError(
+            f"--max-{side}-positions {limit} is less than --truncate-{side} {needed - 1} and the end symbol need: "
+            f"leave it out, or choose {needed} or more"
+        )
+    return max(needed, limit or 0)
+
+
+def check_positions(state_dict: Any, side: str, part: Any) -> None:
+    """Raise ValueError if weights are of a model with another number of learnt positions; see :func:`check_words`."""
+    name = "encoder" if side == "source" else "decoder"
+    positions = state_dict.get(f"{name}.embed_positions.weight")
+    if positions is not None and len(positions) != len(part.embed_positions.weight):
+        limit = len(positions) - part.embed_positions.padding_idx - 1
+        raise ValueError(
+            f"the checkpoint has learnt {limit} positions and this model has {part.max_positions()}: "
+            f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
         )

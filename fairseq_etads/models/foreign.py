@@ -5,6 +5,7 @@ the unknown one.
 """
 
 import copy
+import re
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.data import Dictionary
@@ -13,17 +14,26 @@ from fairseq.models.fconv import FConvModel
 from fairseq.models.fconv_self_att import FConvModelSelfAtt
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.roberta.enc_dec import RobertaEncDecModel
-from fairseq.modules import AdaptiveInput
+from fairseq.modules import AdaptiveInput, BeamableMM
 from fairseq.sequence_scorer import SequenceScorer
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
 from .common import SummarizationModel
+from .convs2s_options import check_padding
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
 )
 
+
+_EVALUATED = re.compile(
+    r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
+    r"adaptive_(softmax|input)_cutoff|character_filters"
+)
+"""Options whose text fairseq evaluates as Python; they may come from a checkpoint of somebody else."""
+_LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
 """How many positions fairseq's models have unless told otherwise."""
@@ -34,6 +44,22 @@ def model_class(cfg: Any) -> Optional[type]:
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
+
+
+def check_evaluated(cfg: Any) -> None:
+    """Raise ValueError if an option that fairseq evaluates as Python is more than numbers, lists, tuples, + and *.
+
+    A checkpoint brings the options of its model, and loading one must run no code of it.
+    """
+    options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
+    for name, value in options.items():
+        if isinstance(value, str) and _EVALUATED.fullmatch(name):
+            power = "**" in value or re.search(r"\d{7}", value)  # which could take for ever, or all memory
+            if power or not _LITERALS.fullmatch(value):
+                raise ValueError(
+                    f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or lists of them, such '
+                    'as "[(512, 3)] * 4"'
+                )
 
 
 def check_suitable(cfg: Any) -> None:
@@ -72,10 +98,13 @@ class ForeignModels:
             ValueError: see :func:`check_suitable`.
         """
         parent: Any = super()
+        check_evaluated(cfg)
         found = model_class(cfg)
         if found is None or issubclass(found, SummarizationModel):
             return parent.build_model(cfg, *args, **kwargs)
         check_suitable(cfg)
+        if found in (FConvModel, FConvModelSelfAtt):
+            check_padding(self)
         _give_positions(cfg, self)
         self._hides_tail = True
         view = copy.copy(self)
@@ -90,6 +119,14 @@ class ForeignModels:
         if len(view.tgt_dict) < len(self.tgt_dict):
             model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(view.tgt_dict), len(self.tgt_dict)))
         return model
+
+    def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
+        """As the task's; models that fairseq has prepared return attention, and multiply for this number of beams."""
+        beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
+        for model in models:
+            _return_attention(model, beam)
+        parent: Any = super()
+        return parent.build_generator(models, args, *more, **kwargs)
 
     def _hide(self, tokens: Optional[Tensor]) -> Optional[Tensor]:
         """Ids of summaries with the unknown word's in the place of those of the copy tail; None if there are none."""
@@ -124,6 +161,20 @@ def _give_positions(cfg: Any, task: Any) -> None:
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
     elif model_class(cfg) is RobertaEncDecModel:
         cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
+
+
+def _return_attention(model: nn.Module, beam: Optional[int]) -> None:
+    """Undo what fairseq has done to a model that it prepared for generation with other options in mind.
+
+    Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
+    need. Their products then take it for granted that each document has as many rows as --beam said at that time; with
+    others they are wrong, or fail.
+    """
+    for module in model.modules():
+        if hasattr(module, "need_attn"):
+            module.need_attn = True  # type: ignore[assignment]
+        if isinstance(module, BeamableMM):
+            module.set_beam_size(beam)
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:

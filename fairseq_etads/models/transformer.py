@@ -26,13 +26,12 @@ from ..layers.word_likelihood import requested_log_probs
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
 from ..vocabulary.output import OutputVocabulary
-from .common import SummarizationModel, check_words, register_presets
+from .common import SummarizationModel, check_positions, check_words, position_limit, register_presets
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
     check_options,
     parse_layers,
-    position_limit,
     preset_config,
 )
 
@@ -227,8 +226,9 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         if task.is_loading:  # a checkpoint has vectors of its own
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
-        config.max_source_positions = position_limit(config, task, "source")
-        config.max_target_positions = position_limit(config, task, "target")
+        for side, part in (("source", config.encoder), ("target", config.decoder)):
+            option = f"max_{side}_positions"
+            setattr(config, option, position_limit(getattr(config, option), task, side, part.learned_pos))
         return super().build_model(config, task)
 
     @classmethod
@@ -256,15 +256,9 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         Raises:
             ValueError: they were trained with another dictionary, or with other truncation lengths.
         """
-        for side, name, part in (("source", "encoder", self.encoder), ("target", "decoder", self.decoder)):
+        for side, part in (("source", self.encoder), ("target", self.decoder)):
             check_words(state_dict, side, part)
-            positions = state_dict.get(f"{name}.embed_positions.weight")
-            if positions is not None and len(positions) != len(part.embed_positions.weight):
-                limit = len(positions) - part.padding_idx - 1
-                raise ValueError(
-                    f"the checkpoint has learnt {limit} positions and this model has {part.max_positions()}: "
-                    f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
-                )
+            check_positions(state_dict, side, part)
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 

@@ -5,7 +5,7 @@ mechanism is a field; a named architecture is a preset that changes defaults.
 """
 
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Dict, FrozenSet, Iterator, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
@@ -310,28 +310,6 @@ def _check_attention(config: SummarizationTransformerConfig) -> None:
         value, flag = str(getattr(config, option)), option.replace("_", "-")
         if value not in (default, preset.get(option)) and str(getattr(config, layers)).strip() == "none":
             raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
-
-
-def position_limit(config: SummarizationTransformerConfig, task: Any, side: str) -> int:
-    """How many positions the encoder ("source") or decoder ("target") gets: enough for the task's truncation length.
-
-    Raises:
-        ValueError: the options, or the checkpoint being loaded, allow fewer.
-    """
-    needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
-    limit: Optional[int] = getattr(config, f"max_{side}_positions") or trained
-    part = config.encoder if side == "source" else config.decoder
-    if limit and needed > limit and part.learned_pos:
-        raise ValueError(
-            f"--truncate-{side} {needed - 1} needs {needed} positions with the end symbol, and this model has {limit}: "
-            f"choose at most {limit - 1}, or, when training, --max-{side}-positions {needed} or more"
-        )
-    if limit and needed > limit and not task.is_loading:
-        raise ValueError(
-            f"--max-{side}-positions {limit} is less than --truncate-{side} {needed - 1} and the end symbol need: "
-            f"leave it out, or choose {needed} or more"
-        )
-    return max(needed, limit or 0)
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:

@@ -13,11 +13,11 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq.modules import MultiheadAttention
+from fairseq.modules import LinearizedConvolution, MultiheadAttention
 from torch import Tensor, nn
 
 from .. import compat, kernels
-from ..layers.linear import is_plain_linear
+from ..layers.linear import fix_normalised_weights, is_plain_linear, normalised_weights
 from ..layers.precision import keeps_float32
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.embedding import SharedTableOutput
@@ -31,7 +31,7 @@ _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
-    """The model with modules of its own, in evaluation mode, and the same tensors.
+    """The model with modules of its own, in evaluation mode, and the same tensors; normalised weights are computed.
 
     Args:
         cast: applied to each floating-point parameter and buffer, once each, so that tied weights stay tied.
@@ -47,7 +47,12 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
         shared[id(dictionary)] = dictionary  # large, and nothing to copy
+    shared.update((id(weight), weight) for weight in normalised_weights(model))
     result = copy.deepcopy(model, shared)
+    fix_normalised_weights(result)
+    for module in result.modules():
+        if isinstance(module, LinearizedConvolution):  # fairseq would transpose the weight at every step
+            module._linearized_weight = module._get_linearized_weight()
     result.eval()  # returns nothing for a model that fairseq has prepared for inference
     return result
 
@@ -200,8 +205,9 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _takes_over_relu(parent, name)
-    # what the first feed-forward layer returns stays in the products' format for the second
-    out = {"fc1": products.dtype, "fc2": torch.float32}.get(name)
+    # what the first of a Transformer's feed-forward layers returns stays in the products' format for the second
+    formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
+    out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 

@@ -40,6 +40,7 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         self.urls = existing("--urls", args.urls, directory=True)
         self.names = args.entity_names
         self.allow_missing = args.allow_missing
+        self.keep_origin = args.keep_origin
         self.expected = None if args.expect == "any" else _expected(args.expect)
 
     @staticmethod
@@ -55,6 +56,8 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
             "13,368 and 11,490; any; or others (default: %(default)s)",
         )
         add("--allow-missing", action="store_true", help="count listed stories that are nowhere instead of stopping")
+        add("--keep-origin", action="store_true",
+            help="also write SPLIT.source.origin, cnn or dailymail for each document, for etads-control")  # fmt: skip
         add("--entity-names", action="store_true", help="anonymised stories: put the names back")
 
     def _url_list(self, split: str) -> Optional[Path]:
@@ -92,7 +95,10 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
         for folder in self.stories:
             path = folder / item[0]
             if path.is_file():
-                return parse_story(self.text(path), self.names)
+                document = parse_story(self.text(path), self.names)
+                if self.keep_origin:
+                    document.origin = _origin(item[1], folder)
+                return document
         if not self.allow_missing:
             folders = ", ".join(map(str, self.stories))
             raise InputError(f"--stories: no {item[0]} in {folders} (for {item[1]}); --allow-missing counts them")
@@ -141,6 +147,21 @@ def parse_story(text: str, names: bool = False) -> Document:
     if names:
         paragraphs, highlights = ([_named(line, entities) for line in lines] for lines in (paragraphs, highlights))
     return Document(paragraphs, [highlights], targets_in_sentences=True)
+
+
+def _origin(url: str, folder: Path) -> str:
+    """Which of the two newspapers a story is from, by its URL or else by the folder that it lies in.
+
+    Raises:
+        InputError: neither says so.
+    """
+    for place in (url, "/".join(folder.absolute().parts[-2:])):
+        for name in ("dailymail", "cnn"):
+            if name in place.lower():
+                return name
+    raise InputError(
+        f'--keep-origin: neither {url} nor the folder {folder} has "cnn" or "dailymail" in its name; rename the folders'
+    )
 
 
 def _named(line: str, entities: Dict[str, str]) -> str:

@@ -327,3 +327,53 @@ def abstraction(selects):
             copies_what_the_tagger_chose(run)
 
     return check
+
+
+def convolutional(words, pointer="none", rate=0.1, duc=False):
+    """Layers and optimiser; unknown words replaced or copied; on DUC at least 14 words."""
+
+    def check(run):
+        assert {int(key.split(".")[2]) for key in run.parameters if ".convolutions." in key} == {0, 1}
+        tables = {len(run.parameters[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")}
+        assert len(tables) == 1 and words + 4 <= tables.pop() <= words + 12
+        assert str(run.option("pointer")) == pointer
+        if pointer == "none":
+            assert not any("<unk>" in tokens for tokens in run.tokens()), "an unknown word was not replaced"
+        else:
+            assert max(run.figures("copied")) > 0
+        nesterovs_gradient(run, rate)
+        if duc:
+            # fairseq-generate prints neither <s> nor what stands for it in a random model's summary
+            assert all(14 - run.unprinted("duc.txt") <= len(tokens) <= 30 for tokens in run.tokens("duc.txt"))
+            assert "bytes:75" in (run.folder / "duc.json").read_text(encoding="utf-8")
+
+    return check
+
+
+def nesterovs_gradient(run, rate):
+    """The optimiser of Gehring et al."""
+    assert max(run.figures("lr")) == pytest.approx(rate, rel=1e-3)
+    assert run.option("clip_norm", "optimization") == 0.1
+    options = finished(run.folder)
+    assert " --optimizer nag --momentum 0.99 " in options and " --lr-scheduler reduce_lr_on_plateau " in options
+
+
+def controlled(run):
+    """Documents begin with control words, in training those of their references; the best setting is decoded."""
+    nesterovs_gradient(run, 0.2)
+    control = run.folder.parent / "control"
+    bins = json.loads((control / "text/control.json").read_text(encoding="utf-8"))["lengths"]
+    assert sum(bins["counts"]) == 13
+    lines = (control / "prepared/tokens/train.source").read_text(encoding="utf-8").splitlines()
+    assert {line.split()[1] for line in lines} == {"origincnn", "origindailymail"}
+    assert {line.split()[0] for line in lines} == {f"lengthbin{n}" for n in range(1, len(bins["counts"]) + 1)}
+    scores = {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8"))["scores"]["rougeL"]["f1"]
+        for path in (run.folder / "settings").glob("*/rouge.json")
+    }
+    setting = (run.folder / "setting.txt").read_text(encoding="utf-8").strip()
+    assert set(scores) == {"1-cnn", "2-cnn"} and scores[setting] == max(scores.values())
+    test = (control / f"test-{setting}/prepared/tokens/test.source").read_text(encoding="utf-8").splitlines()
+    assert all(line.startswith(f"lengthbin{setting[0]} origincnn ") for line in test)
+    log = (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
+    assert log.count(f"lengthbin{setting[0]} origincnn ") >= len(test), "it decoded other documents"

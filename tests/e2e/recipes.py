@@ -25,12 +25,15 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 RECIPES = ROOT / "scripts" / "reproduce"
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
-SIZES |= {"60000": "20", "49996": "36"}
+SIZES |= {"60000": "20", "49996": "36", "29996": "12", "30000": "250"}
 """The documented sizes of dictionaries -> those of the tiny corpora, small enough to leave words over for a copy tail.
 With the four special symbols they are multiples of 8, to which fairseq fills dictionaries up."""
 TRANSFORMER = ["--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2"]
 TRANSFORMER += ["--decoder-attention-heads", "2", "--num-workers", "0", "--log-interval", "1"]
 RECURRENT = ["--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--attention-dim", "8", "--num-workers", "0"]
+CONVOLUTIONAL = ["--encoder-embed-dim", "8", "--decoder-embed-dim", "8", "--decoder-out-embed-dim", "8"]
+CONVOLUTIONAL += ["--encoder-layers", "[(8, 3)] * 2", "--decoder-layers", "[(8, 3)] * 2", "--num-workers", "0"]
+CONVOLUTIONAL += ["--log-interval", "1", "--max-update", str(STEPS), "--batch-size", "3", "--stop-min-lr", "-1"]
 RECURRENT += ["--log-interval", "1", "--max-update", str(STEPS)]
 
 
@@ -141,7 +144,7 @@ def gigaword(shop: Workshop, recipe: str, row: str) -> Path:
     """Gigaword by the command in the recipe's header."""
     (options,) = documented(recipe, "scripts/prepare_gigaword.sh")
     options = options[options.index("--") :]
-    return shop.once((recipe, "data"), lambda: _prepare_gigaword(shop, "data/gigaword", options))
+    return shop.once((recipe, "data"), lambda: _prepare_gigaword(shop, f"data/{recipe}", options))
 
 
 def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
@@ -153,6 +156,27 @@ def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
     options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
     out = f"data/{recipe}-{hashlib.sha1(repr(options).encode()).hexdigest()[:8]}"
     return shop.once((recipe, *options), lambda: _prepare_gigaword(shop, out, small(options)))
+
+
+def xsum(shop: Workshop, recipe: str, row: str) -> Path:
+    """Documents and summaries of one sentence as JSON lines, prepared by the command in the recipe's header."""
+    (options,) = documented(recipe, "scripts/prepare_custom.sh")
+
+    def make() -> Path:
+        for split, count in (("train", 14), ("valid", 3), ("test", 3)):
+            pairs = [
+                {
+                    "document": f"{corpora.article(n)} Zeno{split}{n} met Zeno{split}{n}.",
+                    "summary": f"Zeno{split}{n} met.",
+                }
+                for n in range(count)
+            ]
+            corpora.write(shop.folder / f"{split}.jsonl", "".join(json.dumps(pair) + "\n" for pair in pairs))
+        place = options.index("--")
+        shop.run(["scripts/prepare_custom.sh", *options[:place], "--jobs", "1", *options[place:]])
+        return shop.folder / options[options.index("--out") + 1]
+
+    return shop.once((recipe, "data"), make)
 
 
 def debian(shop: Workshop, recipe: str, row: str) -> Path:
@@ -233,11 +257,11 @@ class Run:
         tail = set(dictionary.symbols[dictionary.known_words :])
         return sum(word in tail for words in self.tokens() for word in words)
 
-    def unprinted(self) -> int:
+    def unprinted(self, file: str = "") -> int:
         """How many tokens of the summaries are scored but not printed: fairseq-generate leaves out ``<s>``."""
-        log = (self.folder / f"{self.summaries}.log").read_text(encoding="utf-8")
+        log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
         scores = [len(line.split("\t")[1].split()) for line in log.splitlines() if line.startswith("P-")]
-        return sum(scores) - sum(len(words) + 1 for words in self.tokens())
+        return sum(scores) - sum(len(words) + 1 for words in self.tokens(file))
 
     def repeated(self, size: int) -> int:
         """The most often that a summary has an n-gram, less one."""

@@ -13,11 +13,14 @@ from recipe_checks import (
     bart,
     bottom_up,
     continuation,
+    controlled,
+    convolutional,
     debian_transformer,
     encoder_sharing,
     etads,
     explicit_selection,
     extraction,
+    nesterovs_gradient,
     on_duc,
     recurrent,
     rewarded,
@@ -25,6 +28,7 @@ from recipe_checks import (
     unified,
 )
 from recipes import (
+    CONVOLUTIONAL,
     RECIPES,
     RECURRENT,
     STEPS,
@@ -38,6 +42,7 @@ from recipes import (
     gigaword,
     gigaword_of_row,
     sumpubmed,
+    xsum,
 )
 
 FACTORS = ("pos", "ner", "tf", "idf")
@@ -133,6 +138,25 @@ RECIPES_AND_ROWS = [
             *("--coverage-steps", str(STEPS), "--joint-steps", str(STEPS)),
         ),
         more=tuple(RECURRENT[:-2]),
+    ),
+    Recipe(
+        "convs2s_xsum", xsum,
+        {"convs2s": convolutional(36), "convs2s-pointer": convolutional(36, "soft")},
+        given=("--cpu",), more=tuple(CONVOLUTIONAL),
+    ),
+    Recipe(
+        "convs2s_gigaword", gigaword,
+        {
+            "convs2s": convolutional(12, rate=0.25, duc=True),
+            "convs2s-pointer": convolutional(12, "soft", rate=0.25, duc=True),
+        },
+        given=("--cpu",), more=tuple(CONVOLUTIONAL), duc=lambda row: True, scores=("rouge.json", "duc.json"),
+    ),
+    Recipe(
+        "convs2s_cnndm", cnndm,
+        {"plain": lambda run: nesterovs_gradient(run, 0.2), "controlled": controlled},
+        given=("--cpu", "--size", "250", "--bins", "2", "--lengths", "1 2", "--origins", "cnn"),
+        more=tuple(CONVOLUTIONAL),
     ),
     Recipe(
         "debian_etads", debian,

@@ -54,6 +54,7 @@ WRONG = {
     "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
     "etads-plot": ["missing"],
     "etads-corpus": ["table", "--train", "missing", "--out", "out"],
+    "etads-control": ["missing", "out"],
     "etads-debian": ["--translation", "missing", "--out", "out"],
     "etads-prepare": ["missing", "out"],
     "etads-dictionary": ["out", "--train", "missing"],
@@ -76,6 +77,7 @@ WORK = {
     "etads-human": ["make", "--source", "given", "--system", "a=given", "--out", "out", "--key", "key"],
     "etads-plot": ["given"],
     "etads-corpus": ["parallel", "--train", "given", "given", "--out", "out"],
+    "etads-control": [".", "out"],
     "etads-debian": ["--translation", "given", "--out", "out"],
     "etads-prepare": [".", "out"],
     "etads-dictionary": ["out", "--train", "given"],
@@ -125,8 +127,8 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
     ):
         (tmp_path / name).write_text("a text\n")
     code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
-    if command == "etads-prepare":
-        code = code.replace('"given"', '"train.source"')
+    if command in ("etads-prepare", "etads-control"):
+        code = code.replace('"given"', '"train.source"' if command == "etads-prepare" else '"train.target"')
     if command in ("etads-likelihood", "etads-select"):
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()

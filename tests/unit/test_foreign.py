@@ -162,6 +162,26 @@ def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
     assert RARE[2] in words and UNK not in words
 
 
+@pytest.mark.parametrize("arch", ["fconv", "lightconv", "fconv_self_att"])
+@pytest.mark.parametrize("beam", [2, 4])
+def test_prepared_models_return_attention_and_search_with_any_beam(arch, beam):
+    """fairseq-generate prepares models before it builds a generator; a model of fairseq's hub gets several of these."""
+    task, sample = steps_task(replace_unknown=True), make_sample()  # which needs attention
+    sample["net_input"] = {name: torch.cat([x, x[:1]]) for name, x in sample["net_input"].items()}  # 4 documents
+    found = []
+    for prepared in (False, True):
+        model = foreign_model(arch, task)
+        if prepared:
+            generation = {"beam": 4, "no_beamable_mm": False, "print_alignment": None}
+            model.prepare_for_inference_(OmegaConf.create({"generation": generation}))
+        generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=beam, max_len_b=6)))
+        found.append(task.inference_step(generator, [model], sample))
+    for expected, row in zip(*found):
+        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
+        torch.testing.assert_close(row[0]["attention"], expected[0]["attention"], rtol=1e-4, atol=1e-5)
+        assert row[0]["attention"].shape[1] == len(row[0]["tokens"])
+
+
 def test_coverage_loss_takes_the_attention_that_there_is():
     train_and_decode(steps_task(), foreign_config("transformer_tiny"), coverage_loss=1.0)
     for arch in ("lstm", "fconv"):  # these return it in evaluation alone

@@ -4,13 +4,14 @@ import copy
 import logging
 from dataclasses import fields
 
+import convolutional
 import pytest
 import torch
 from helpers import RECURRENT, SMALL, model_config
 from omegaconf import open_dict
 from steps import make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models import rnn, transformer_options
+from fairseq_etads.models import convs2s_options, rnn, transformer_options
 from fairseq_etads.text.files import InputError
 
 AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
@@ -194,9 +195,45 @@ RECURRENTS = {
     "max_sentence_words": [{**EXTRACTS, "max_sentence_words": 1}],
     "source_factors": [{"source_factors": "pos:3"}, ({"source_factors": "x"}, 'there is no factor "x"')],
 }
+CONVOLUTIONS = {
+    "dropout": [{"dropout": 0.3}, ({"dropout": 1.0}, "--dropout 1.0: choose a probability")],
+    "encoder_embed_dim": [
+        {"encoder_embed_dim": 9, "decoder_embed_dim": 9},
+        ({"encoder_embed_dim": 9}, "--encoder-embed-dim 9 and --decoder-embed-dim 12: attention compares vectors"),
+        ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: choose 1 or more"),
+    ],
+    "decoder_embed_dim": [({"decoder_embed_dim": 9}, "--encoder-embed-dim 12 and --decoder-embed-dim 9: attention")],
+    "encoder_embed_path": [({"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file')],
+    "decoder_embed_path": [({"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file')],
+    "encoder_layers": [{"encoder_layers": "[(8, 5)]"}, ({"encoder_layers": "3"}, '--encoder-layers "3": choose convo')],
+    "decoder_layers": [
+        {"decoder_layers": "[(8, 1)] * 2 + [(9, 2)]"},
+        ({"decoder_layers": "[]"}, '--decoder-layers "[]": choose one layer or more'),
+    ],
+    "decoder_out_embed_dim": [{"decoder_out_embed_dim": 7}, ({"decoder_out_embed_dim": 0}, "choose 1 or more")],
+    "decoder_attention": [
+        {"decoder_attention": "[False, True, False]"},
+        ({"decoder_attention": "[True]"}, "a list of True and False for each of the 3 layers of the decoder"),
+    ],
+    "share_input_output_embed": [
+        {"share_input_output_embed": True, "decoder_out_embed_dim": 12},
+        ({"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim 12"),
+    ],
+    "max_source_positions": [
+        {"max_source_positions": 401},
+        ({"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
+    ],
+    "max_target_positions": [
+        {"max_target_positions": 400},
+        ({"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
+    ],
+    "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
+    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+}
 FAMILIES = {
     "etads": (transformer_options.preset_config("Swept"), SMALL, TRANSFORMER),
     "gru_seq2seq": (rnn.preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
+    "convs2s": (convs2s_options.preset_config("SweptThree"), convolutional.SIZES, CONVOLUTIONS),
 }
 
 
@@ -261,6 +298,12 @@ def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, c
             **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
             **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
             **EXTRACTS,
+        },
+        "convs2s": {
+            "pointer": "soft",
+            "pointer_continue": True,
+            "dropout": 0.1,
+            "decoder_attention": "[False, True, True]",
         },
     }[arch]
     train_and_decode(steps_task(), options_of(arch, **at_once), steps=4, coverage_loss=1.0)

@@ -1,0 +1,319 @@
+"""Control words before documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
+
+A model is trained with a word before each document that says how long its reference is, and one that says which
+newspaper it is from. Before a new document, the same words ask for a summary of that length and style.
+"""
+
+import argparse
+import bisect
+import itertools
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.words import SENTENCE_MARK
+
+from .command import Parser, errors_in_one_line, printable
+from .files import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
+
+RECORD = "control.json"
+LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
+"""What control words begin with. Tokenisers leave them whole: a number, or what SPLIT.source.origin says, follows."""
+BINS = 10
+_NAME = re.compile(r"[A-Za-z0-9]+")
+DESCRIPTION = f"""\
+Put control words before the documents of TEXT, and write OUT, which etads-prepare reads like TEXT (Fan et al. 2017):
+
+  {LENGTH_WORD}3 {ORIGIN_WORD}cnn the united nations said on monday ...
+
+{LENGTH_WORD}K says how long the reference is: the lengths of the training summaries are cut into bins that hold equally
+many of them, the first for the shortest. {ORIGIN_WORD}NAME (--by-origin) says where the document comes from, by
+TEXT/SPLIT.source.origin, a word for each document, which "etads-corpus cnndm --keep-origin" writes.
+
+  etads-control data/cnndm/text data/controlled/text --by-origin
+  etads-prepare data/controlled/text data/controlled/prepared --tokens bpe --size 30000
+
+Where nothing is said, each document gets the words of its own reference. That is right for training and validation
+loss, but no score should be made so: the length of a reference is unknown when a summary is wanted. --length and
+--origin put the same words before all documents: try some on the validation set, and take the best for the test set:
+
+  etads-control data/cnndm/text data/valid-5/text --like data/controlled/text --subset valid --length 5 --origin cnn
+  etads-prepare data/valid-5/text data/valid-5/prepared --like data/controlled/prepared
+
+In new text the words simply stand before the document. They count as its words: --truncate-source 402 reads 400
+others."""
+
+
+class LengthBins(NamedTuple):
+    """Bins of lengths of summaries, in words.
+
+    Attributes:
+        longest: the longest length of each bin, increasing; the last bin also holds all that is longer.
+        counts: how many training summaries each holds.
+    """
+
+    longest: List[int]
+    counts: List[int]
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
+        """At most ``wanted`` bins that hold as equally many of the lengths as can be.
+
+        Summaries of one length share a bin, so each bin ends where the number of summaries up to there is nearest to
+        that of equal bins. Where one length has so many summaries that two bins would end with it, they are one bin.
+        """
+        counts = sorted(Counter(lengths).items())
+        ends, total = [], 0  # how many summaries are at most as long as each length
+        for _, count in counts:
+            total += count
+            ends.append(total)
+        last = []
+        for number in range(1, wanted):
+            share = number * total / wanted
+            place = bisect.bisect_left(ends, share)
+            if place and share - ends[place - 1] <= ends[place] - share:
+                place -= 1
+            last.append(place)
+        chosen = sorted({*last, len(ends) - 1})
+        held = [ends[place] - before for place, before in zip(chosen, [0, *(ends[place] for place in chosen)])]
+        return cls([counts[place][0] for place in chosen], held)
+
+    def number(self, length: int) -> int:
+        """The number of the bin of a length, from 1."""
+        return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
+
+    def describe(self) -> Iterator[str]:
+        """A line for each bin."""
+        first = 0
+        for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
+            most = "more" if number == len(self.longest) else str(longest)
+            yield f"{LENGTH_WORD}{number}: {first} to {most} words, {count:,} training summaries"
+            first = longest + 1
+
+
+class Control(NamedTuple):
+    """Which control words there are.
+
+    Attributes:
+        bins: of lengths; None: documents get no word for a length. origins: names -> training documents; None: no word.
+    """
+
+    bins: Optional[LengthBins]
+    origins: Optional[Dict[str, int]]
+
+    def record(self) -> Dict[str, Any]:
+        """As control.json has it."""
+        return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
+
+    @classmethod
+    def read(cls, folder: Path) -> "Control":
+        """From control.json of a folder that the command has made.
+
+        Raises:
+            InputError: there is none, or it is damaged.
+        """
+        path = folder / RECORD
+        if not path.is_file():
+            raise InputError(f"--like {folder}: not a folder that etads-control has made; it has no {RECORD}")
+        Checksums(folder, "Make it again").verify([RECORD])
+        content = read_json(path, "make it again")
+        try:
+            lengths, origins = content["lengths"], content["origins"]
+            bins = lengths and LengthBins(list(map(int, lengths["longest"])), list(map(int, lengths["counts"])))
+            return cls(bins or None, origins and {str(name): int(count) for name, count in origins.items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{path} is damaged ({error!r}); make it again") from None
+
+    def all_words(self) -> FrozenSet[str]:
+        """All control words."""
+        lengths = range(1, len(self.bins.longest) + 1) if self.bins else ()
+        return frozenset(
+            [f"{LENGTH_WORD}{n}" for n in lengths] + [f"{ORIGIN_WORD}{name}" for name in self.origins or ()]
+        )
+
+    def words(self, length: int, origin: str) -> List[str]:
+        """The control words of a document, by its reference's length, or the number of its bin, and its origin."""
+        found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
+        return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
+
+
+def summary_length(line: str) -> int:
+    """Words of a summary between spaces, without sentence marks."""
+    words = line.split()
+    return len(words) - words.count(SENTENCE_MARK)
+
+
+def _origins(text: Path, split: str) -> Iterator[str]:
+    """The origin of each document of a split.
+
+    Raises:
+        InputError: the file is missing, or has a line that is not one name.
+    """
+    path = text / f"{split}.source.{ORIGIN}"
+    if not path.is_file():
+        raise InputError(f'--by-origin: there is no {path}; "etads-corpus cnndm --keep-origin" writes it')
+    for number, line in enumerate(read_lines(path), 1):
+        name = line.strip()
+        if not _NAME.fullmatch(name):
+            raise InputError(f'{path}, line {number}: "{name[:60]}" is not one word of letters and digits')
+        yield name.lower()
+
+
+def learn(text: Path, bins: int, by_origin: bool) -> Control:
+    """The control words that the training pairs of ``text`` call for.
+
+    Args:
+        bins: how many bins of lengths; 0: no words for lengths.
+
+    Raises:
+        InputError: there are no training pairs, or their summaries are all as long as each other.
+    """
+    path = text / "train.target"
+    if not path.is_file():
+        raise InputError(f'TEXT "{text}" has no train.target, which says what control words there are; or give --like')
+    found = None
+    if bins:
+        found = LengthBins.of([summary_length(line) for line in read_lines(path)] or [0], bins)
+        if len(found.longest) < 2:
+            raise InputError(f"--length-bins {bins}: the lengths of the summaries in {path} do not make two bins")
+    return Control(found, dict(sorted(Counter(_origins(text, "train")).items())) if by_origin else None)
+
+
+def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
+    """Number, document, summary and origin of each pair of a split; the origin is "" if it is not wanted.
+
+    Raises:
+        InputError: files are missing, or differ in their numbers of lines.
+    """
+    paths = [text / f"{split}.{side}" for side in SIDES]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f'TEXT "{text}" has no file {path.name}')
+    origins = _origins(text, split) if by_origin else itertools.repeat("")
+    lines = [read_lines(path) for path in paths]
+    for number in itertools.count(1):
+        found = [next(side, None) for side in (*lines, origins)]
+        pair = found if by_origin else found[:2]
+        if all(line is None for line in pair):
+            return
+        document, summary, origin = found
+        if document is None or summary is None or origin is None:
+            names = ", ".join([path.name for path in paths] + [f"{split}.source.{ORIGIN}"] * by_origin)
+            raise InputError(f'TEXT "{text}": {names} must have equally many lines')
+        yield number, document, summary, origin
+
+
+def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
+    """Write a split with control words, and its summaries as they are; returns the names of the files.
+
+    Args:
+        length, origin: those of all documents; 0 and "": each reference's own.
+
+    Raises:
+        InputError: files are missing or do not go together, or the documents have control words already.
+    """
+    by_origin = control.origins is not None and not origin
+    all_words = control.all_words()
+    with atomic_writer(out / f"{split}.source") as file:
+        for number, document, summary, own in _documents(text, split, by_origin):
+            name = origin or own
+            if control.origins is not None and name not in control.origins:
+                raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
+            bin_number = length or (control.bins.number(summary_length(summary)) if control.bins else 0)
+            words = control.words(bin_number, name)
+            first = document.split(maxsplit=1)[:1]
+            if all_words.issuperset(first) and first:
+                raise InputError(
+                    f"{text}/{split}.source, line {number}: begins with a control word, {first[0]}, already"
+                )
+            file.write(" ".join([*words, document]).rstrip() + "\n")
+    further = sorted(text.glob(f"{split}.target.*[0-9]"))
+    for path in (text / f"{split}.target", *further):
+        atomic_copy(path, out / path.name)
+    return [f"{split}.source", f"{split}.target", *(path.name for path in further)]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="directory to make: the same files, and control.json")
+    add("--length-bins", metavar="N", type=int,
+        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})")  # fmt: skip
+    add("--by-origin", action="store_true", help="also a word for where a document comes from")
+    add("--like", metavar="MADE", type=Path,
+        help="take bins and origins from a directory that this command has made for a model's training")  # fmt: skip
+    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
+    add("--length", metavar="K", type=int, help="all documents get the word for the K-th bin, from 1")
+    add("--origin", metavar="NAME", help="all documents get the word for this origin")
+    return parser
+
+
+def _check_fixed(args: argparse.Namespace, control: Control) -> None:
+    """Raise InputError for fixed words that the control words do not have."""
+    if args.length is not None:
+        if control.bins is None:
+            raise InputError(f"--length {args.length}: there are no words for lengths (--length-bins 0)")
+        if not 1 <= args.length <= len(control.bins.longest):
+            raise InputError(f"--length {args.length}: choose a bin from 1 to {len(control.bins.longest)}")
+    if args.origin is not None and control.origins is None:
+        raise InputError(f"--origin {args.origin}: there are no words for origins; give --by-origin")
+    if args.origin is not None and args.origin.lower() not in (control.origins or ()):
+        raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
+
+
+def make(args: argparse.Namespace) -> Iterator[str]:
+    """Write OUT; yields lines that say what was written.
+
+    Raises:
+        InputError: options or files do not fit.
+    """
+    if not args.text.is_dir():
+        raise InputError(f'TEXT "{args.text}" is not a directory; etads-corpus makes one')
+    if args.out.absolute() == args.text.absolute():
+        raise InputError(f"OUT {args.out}: choose another folder than TEXT")
+    if args.like and (args.length_bins is not None or args.by_origin):
+        raise InputError(
+            f"--like {args.like} says which control words there are: leave out --length-bins and --by-origin"
+        )
+    bins = BINS if args.length_bins is None else args.length_bins
+    if bins < 0 or bins == 1:
+        raise InputError(f"--length-bins {bins}: choose 0, or 2 or more")
+    if not (args.like or bins or args.by_origin):
+        raise InputError("--length-bins 0: then nothing is left to control without --by-origin")
+    splits = args.subset or [split for split in SPLITS if (args.text / f"{split}.source").is_file()]
+    if not splits:
+        raise InputError(f'TEXT "{args.text}" has no file train.source, valid.source or test.source')
+    read = Checksums(args.text, "Make the text again")
+    read.verify(name for name in read.listed if name.split(".")[0] in splits)
+    control = Control.read(args.like) if args.like else learn(args.text, bins, args.by_origin)
+    _check_fixed(args, control)
+    args.out.mkdir(parents=True, exist_ok=True)
+    made = Checksums(args.out)
+    made.forget(*made.listed)
+    write_json(args.out / RECORD, control.record())
+    names = [RECORD]
+    for split in splits:
+        names += write_split(args.text, args.out, split, control, args.length or 0, (args.origin or "").lower())
+        read.verify_unchanged()
+        own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
+        yield f"{args.out / split}.source: {split}{own}"
+    made.add(*names)
+    yield from [] if control.bins is None or args.like else control.bins.describe()
+    for name, count in () if args.like else (control.origins or {}).items():
+        yield f"{ORIGIN_WORD}{name}: {count:,} training documents"
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """The command etads-control."""
+    args = build_parser().parse_args(argv)
+    with errors_in_one_line("etads-control"):
+        for line in make(args):
+            print(printable(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# ConvS2S on CNN/Daily Mail, plain and with control words (Fan, Grangier, Auli 2017, "Controllable Abstractive Summarization").
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --keep-origin --out data/cnndm_bpe \
+#       -- --tokens bpe --size 30000
+#   scripts/reproduce/convs2s_cnndm.sh --data data/cnndm_bpe [options] [-- options of fairseq-train]
+#
+#   --data DIR       what the first command made
+#   --out DIR        default: runs/convs2s_cnndm in the repository
+#   --rows LIST      of the rows below; default: both
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --size N         BPE merges for text with control words (default: 30000)
+#   --bins N         bins of lengths (default: 10)
+#   --lengths LIST   bins that are tried on the validation set (default: all)
+#   --origins LIST   newspapers that are tried (default: "cnn dailymail")
+#
+#   ROW          what it is                                                       published R-1 / R-2 / R-L (from memory)
+#   plain        no control words                                                 38.23 / 16.68 / 34.77
+#   controlled   words for the reference's length and the newspaper; for the test set the pair of words with the best
+#                ROUGE-L on the validation set, the same for all documents         39.75 / 17.29 / 36.54
+#
+# The second row is what later papers cite as "ConvS2S" on this corpus. Sizes (from memory, unsure): 8 + 8 layers of 512, vectors
+# of 340, dropout 0.2, 30,000 BPE merges, 400 words of a document besides control words; Nesterov's gradient with momentum 0.99 and
+# rate 0.2, gradient norm at most 0.1, the rate falls to a tenth after an epoch without a better validation loss.
+# Deviations: no control words for entities, no self-attention in the decoder; output layer of 256, batches of 32, 100 tokens of
+# a summary in training, beam 5 and at most 120 tokens are ours; the training ends below a rate of 1e-4; ROUGE is etads-rouge's.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, those of the settings
+# in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="plain controlled"
+data="" out=$ROOT/runs/convs2s_cnndm rows=$all seeds="1" size=30000 bins=10 lengths="" origins="cnn dailymail"
+read_options "--data --out --rows --seeds --size --bins --lengths --origins --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --size "$size"
+need_integer --bins "$bins"
+need_choices --rows "$rows" "$all"
+use_environment
+[ -n "$lengths" ] || lengths=$(seq -s " " "$bins")
+control=$out/control decoding=(--beam 5 --max-len 120 ${device[@]+"${device[@]}"})
+
+# train RUN DATA WORDS SEED: the model, on so many words of a document.
+train() {
+    train_convolutional "$1" "$2" --arch convs2s_cnndm --batch-size 32 --lr 0.2 --stop-min-lr 1e-4 --truncate-source "$3" \
+        --truncate-target 100 --seed "$4" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+}
+
+# fixed SPLIT LENGTH ORIGIN: make documents of a split with these control words, prepared, and print their folder.
+fixed() {
+    local folder=$control/$1-$2-$3
+    if [ ! -f "$folder/prepared/bin/complete" ]; then
+        etads-control "$data/text" "$folder/text" --like "$control/text" --subset "$1" --length "$2" --origin "$3" >&2
+        etads-prepare "$folder/text" "$folder/prepared" --like "$control/prepared" >&2
+    fi
+    echo "$folder"
+}
+
+# best_setting RUN: the setting LENGTH-ORIGIN with the best ROUGE-L on the validation set.
+best_setting() {
+    python - "$1/settings" <<'PYTHON'
+import json, pathlib, sys
+found = sorted(pathlib.Path(sys.argv[1]).glob("*/rouge.json"))
+print(max(found, key=lambda path: json.loads(path.read_text())["scores"]["rougeL"]["f1"]).parent.name)
+PYTHON
+}
+
+# try_settings RUN: score each pair of control words on the validation set, and write the best into RUN/setting.txt (the first, if
+# there are no scores).
+try_settings() {
+    local run=$1 length origin folder place best
+    for length in $lengths; do
+        for origin in $origins; do
+            folder=$(fixed valid "$length" "$origin") place=$run/settings/$length-$origin
+            mkdir -p "$place"
+            summarise_once "$run" "$place/summaries.txt" --prepared "$folder/prepared" --subset valid "${decoding[@]}"
+            [ "$place/rouge.json" -nt "$place/summaries.txt" ] ||
+                etads-rouge "$place/summaries.txt" "$data/text/valid.target" --json "$place/rouge.json"
+        done
+    done
+    best=$(best_setting "$run")
+    echo "${best:-${lengths%% *}-${origins%% *}}" > "$run/setting.txt"
+    say "control words: $(cat "$run/setting.txt")"
+}
+
+for seed in $seeds; do
+    for row in $rows; do
+        run=$out/$row-$seed
+        if [ "$row" = plain ]; then
+            train "$run" "$data" 400 "$seed"
+            summarise_and_score "$run" "$data" "${decoding[@]}"
+            continue
+        fi
+        if [ ! -f "$control/prepared/bin/complete" ]; then
+            etads-control "$data/text" "$control/text" --length-bins "$bins" --by-origin
+            etads-prepare "$control/text" "$control/prepared" --tokens bpe --words ptb --size "$size"
+        fi
+        train "$run" "$control" 402 "$seed"
+        [ "$run/setting.txt" -nt "$run/finished.txt" ] || try_settings "$run"
+        IFS=- read -r length origin < "$run/setting.txt"
+        folder=$(fixed test "$length" "$origin")
+        summarise_once "$run" "$run/summaries.txt" --prepared "$folder/prepared" "${decoding[@]}"
+        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+    done
+done
+score_table "$out" "$rows" "$seeds"

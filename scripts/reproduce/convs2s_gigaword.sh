@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# ConvS2S (Gehring et al. 2017), section 5.4: headlines of Gigaword (F1) and of DUC-2004 (recall at 75 bytes); and with a pointer.
+#
+#   scripts/prepare_gigaword.sh --data DIR --out data/gigaword30k -- --size 29996
+#   scripts/prepare_duc.sh --data DIR --like data/gigaword30k/prepared --out data/duc2004
+#   scripts/reproduce/convs2s_gigaword.sh --data data/gigaword30k [--duc data/duc2004] [options] [-- options of fairseq-train]
+#
+#   --data DIR     what scripts/prepare_gigaword.sh made; with the special symbols 30,000 words
+#   --duc DIR      what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --out DIR      default: runs/convs2s_gigaword in the repository
+#   --rows LIST    of the rows below; default: both
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#
+#   ROW               what it is                    published R-1 / R-2 / R-L; DUC-2004 (both from memory)
+#   convs2s           fairseq's fconv               35.88 / 17.48 / 33.29; 30.44 / 10.84 / 26.90
+#   convs2s-pointer   the same with --pointer soft  (not in the paper)
+#
+# As in the paper (from memory): 6 + 6 layers of 256, kernels of 3, vectors and output layer of 256, dropout 0.1, 30,000 words;
+# batches of 64, Nesterov's gradient with momentum 0.99 and rate 0.25, gradient norm at most 0.1; the rate falls to a tenth
+# after an epoch without a better validation loss, and training ends below 1e-4; beam 5; for DUC at least 14 words.
+# Deviations: 200 words of an article and 30 of a title; unknown words are replaced by what is attended most (convs2s), or copied;
+# ROUGE is etads-rouge's.
+# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="convs2s convs2s-pointer"
+data="" duc="" out=$ROOT/runs/convs2s_gigaword rows=$all seeds="1"
+read_options "--data --duc --out --rows --seeds --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_gigaword.sh
+[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+need_choices --rows "$rows" "$all"
+use_environment
+
+say_vocabulary "$data/prepared" 29996 29996
+for seed in $seeds; do
+    for row in $rows; do
+        run=$out/$row-$seed pointer=none decoding=(-- --replace-unknown)
+        [ "$row" = convs2s ] || pointer=soft decoding=()
+        train_convolutional "$run" "$data" --arch convs2s_gigaword --pointer "$pointer" --batch-size 64 --lr 0.25 \
+            --stop-min-lr 1e-4 --truncate-source 200 --truncate-target 30 --seed "$seed" \
+            ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        summarise_and_score "$run" "$data" --beam 5 --max-len 30 ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
+        if [ -n "$duc" ]; then
+            summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" --beam 5 --min-len 14 --max-len 30 \
+                ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
+            [ "$run/duc.json" -nt "$run/duc.txt" ] ||
+                etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+        fi
+    done
+done
+score_table "$out" "$rows" "$seeds"
+[ -z "$duc" ] || score_table "$out" "$rows" "$seeds" duc.json recall

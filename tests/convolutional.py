@@ -1,0 +1,66 @@
+"""Small models of the convolutional family, and what they are fed."""
+
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import PAD, make_task, model_config
+
+from fairseq_etads.vocabulary.dictionary import with_known_words
+
+SIZES = {
+    "encoder_embed_dim": 12,
+    "encoder_layers": "[(16, 3)] * 2 + [(20, 4)]",
+    "decoder_embed_dim": 12,
+    "decoder_layers": "[(14, 3)] + [(16, 2, 0), (16, 3, 2)]",
+    "decoder_out_embed_dim": 10,
+    "dropout": 0.0,
+}
+"""Sizes of a small model, with layers that differ: even kernels, projections, residual connections over two layers."""
+KINDS = {
+    "plain": {},
+    "soft": {"pointer": "soft"},
+    "switch": {"pointer": "switch", "pointer_continue": True},
+    "few": {"decoder_attention": "[False, True, False]", "pointer": "soft"},
+    "tied": {"share_input_output_embed": True, "decoder_out_embed_dim": 12},
+    "bounded": {"pointer": "soft", "share_input_output_embed": True, "decoder_out_embed_dim": 12},
+}
+"""Models that the tests try: options of each. Summaries of "bounded" know 20 of the documents' 44 words."""
+V, TAIL, BOUND = 44, 9, 20
+SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
+DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
+
+
+def conv_task(**options):
+    return make_task(tail=TAIL, mark=True, **options)
+
+
+def conv(kind="plain", task=None, sharp=True, **options):
+    """A small model in evaluation mode that, if ``sharp``, is sure of something."""
+    task = task or conv_task()
+    if kind == "bounded":
+        task.tgt_dict = with_known_words(task.src_dict, BOUND)
+    torch.manual_seed(1)
+    config = model_config("convs2s", **{**SIZES, **KINDS[kind], **options})
+    model = ARCH_MODEL_REGISTRY["convs2s"].build_model(config, task)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if sharp and name.endswith("bias"):
+                parameter.normal_(std=0.1)
+            elif sharp and name.endswith(("embed_tokens.weight", "embed_positions.weight")):
+                parameter[2:].normal_(std=0.4)
+    return model.eval()
+
+
+def inputs(tokens):
+    return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+
+
+def encode(model, tokens):
+    with torch.no_grad():
+        return model.encoder(**inputs(tokens))
+
+
+def log_probs(model, tokens, previous):
+    """Log-probabilities by extended id, and the extras."""
+    with torch.no_grad():
+        output = model(**inputs(tokens), prev_output_tokens=previous)
+        return model.get_normalized_probs(output, log_probs=True), output[1]

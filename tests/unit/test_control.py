@@ -1,0 +1,193 @@
+"""etads-control: bins of lengths against an exhaustive search, control words through tokenisers, what is refused."""
+
+import itertools
+import json
+import random
+
+import corpora
+import pytest
+from etads_preprocess.control import Control, LengthBins, main, summary_length
+from etads_preprocess.corpus import main as corpus
+from etads_preprocess.prepare import main as prepare
+from seeds import shifted
+
+from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+
+SIZES = {"train": 40, "valid": 6, "test": 5}
+
+
+def write_text(folder, lengths=None, seed=0):
+    """Splits of documents with summaries of 1 to 20 words; two origins."""
+    r = random.Random(shifted(seed))
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, size in SIZES.items():
+        counts = lengths or [1 + number % 20 for number in range(size)]
+        summaries = [" ".join(f"w{r.randint(1, 9)}" for _ in range(count)) for count in counts]
+        documents = [" ".join(f"w{r.randint(1, 9)}" for _ in range(12)) for _ in counts]
+        for name, lines in (("source", documents), ("target", summaries)):
+            (folder / f"{split}.{name}").write_text("".join(f"{line} <q> w1\n" for line in lines))
+        origins = ["CNN" if number % 3 else "dailymail" for number in range(len(counts))]
+        (folder / f"{split}.source.origin").write_text("".join(f"{name}\n" for name in origins))
+    return folder
+
+
+def lines(path):
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bins_hold_as_equally_many_as_can_be(seed):
+    """Each end is the one nearest to that of equal bins, found by trying all."""
+    r = random.Random(shifted(seed))
+    wanted = r.randint(2, 6)
+    lengths = [r.choice([r.randint(0, 8), r.randint(0, 60)]) for _ in range(r.randint(1, 80))]
+    bins = LengthBins.of(lengths, wanted)
+    assert bins.longest == sorted(set(bins.longest)) and bins.longest[-1] == max(lengths)
+    held = [sum(bins.number(length) == number for length in lengths) for number in range(1, len(bins.longest) + 1)]
+    assert held == bins.counts and sum(held) == len(lengths) and min(held) > 0
+    assert [bins.number(length) for length in sorted(lengths)] == sorted(bins.number(length) for length in lengths)
+    up_to = {length: sum(other <= length for other in lengths) for length in set(lengths)}
+    for number in range(1, wanted):
+        share = number * len(lengths) / wanted
+        nearest = min(abs(count - share) for count in up_to.values())
+        assert any(abs(up_to[length] - share) == nearest for length in bins.longest)
+
+
+def test_bins_of_different_lengths_hold_equal_counts():
+    lengths = random.Random(shifted(0)).sample(range(1000), 100)
+    bins = LengthBins.of(lengths, 10)
+    assert bins.counts == [10] * 10
+    assert bins.longest == sorted(lengths)[9::10]
+    assert bins.number(0) == 1 and bins.number(5000) == 10
+
+
+def test_lengths_are_words_without_sentence_marks():
+    assert summary_length("a b <q> c <q>") == 3 and summary_length(" ") == 0
+
+
+def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
+    text = write_text(tmp_path / "text")
+    main([str(text), str(tmp_path / "out"), "--length-bins", "4", "--by-origin"])
+    said = capsys.readouterr().out
+    assert "lengthbin1: 0 to 6 words, 10 training summaries" in said and "origincnn: 26 training documents" in said
+    assert "valid with the lengths of its references, so not for scores" in said
+    control = Control.read(tmp_path / "out")
+    assert control.bins.counts == [10] * 4
+    for split in SIZES:
+        assert lines(tmp_path / "out" / f"{split}.target") == lines(text / f"{split}.target")
+        documents, summaries = (lines(text / f"{split}.{side}") for side in ("source", "target"))
+        for number, line in enumerate(lines(tmp_path / "out" / f"{split}.source")):
+            first, second, rest = line.split(" ", 2)
+            assert first == f"lengthbin{control.bins.number(summary_length(summaries[number]))}"
+            assert second == ("origincnn" if number % 3 else "origindailymail")
+            assert rest == documents[number]
+
+
+def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys):
+    text = write_text(tmp_path / "text")
+    (text / "test.target.1").write_text("another\n" * SIZES["test"])
+    main([str(text), str(tmp_path / "out"), "--length-bins", "4", "--by-origin"])
+    capsys.readouterr()
+    (text / "test.source.origin").unlink()  # nobody asks for it
+    like = ["--like", str(tmp_path / "out"), "--subset", "test", "--length", "3", "--origin", "CNN"]
+    main([str(text), str(tmp_path / "fixed"), *like])
+    assert "not for scores" not in capsys.readouterr().out
+    got = lines(tmp_path / "fixed" / "test.source")
+    assert got == [f"lengthbin3 origincnn {line}" for line in lines(text / "test.source")]
+    names = {path.name for path in (tmp_path / "fixed").iterdir()}
+    assert names == {"test.source", "test.target", "test.target.1", "control.json", "SHA256SUMS"}
+    assert Control.read(tmp_path / "fixed") == Control.read(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "argv,words",
+    [
+        (["--length-bins", "1"], "--length-bins 1: choose 0, or 2 or more"),
+        (["--length-bins", "0"], "--length-bins 0: then nothing is left to control"),
+        (["--length", "11"], "--length 11: choose a bin from 1 to 10"),
+        (["--origin", "cnn"], "--origin cnn: there are no words for origins; give --by-origin"),
+        (["--by-origin", "--origin", "bbc"], "--origin bbc: choose one of cnn, dailymail"),
+        (["--by-origin", "--length-bins", "0", "--length", "2"], "--length 2: there are no words for lengths"),
+        (["--like", "nowhere"], "--like nowhere: not a folder that etads-control has made"),
+        (["--like", "nowhere", "--by-origin"], "leave out --length-bins and --by-origin"),
+    ],
+)
+def test_impossible_options_are_refused(argv, words, tmp_path, capsys):
+    text = write_text(tmp_path / "text")
+    with pytest.raises(SystemExit) as end:
+        main([str(text), str(tmp_path / "out"), *argv])
+    assert end.value.code == 2 and words in capsys.readouterr().err
+
+
+def refusal(argv, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in argv])
+    assert end.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
+    text, out = write_text(tmp_path / "text"), tmp_path / "out"
+    assert "choose another folder than TEXT" in refusal([text, text], capsys)
+    main([str(text), str(out)])
+    capsys.readouterr()
+    assert "line 1: begins with a control word, lengthbin1, already" in refusal([out, tmp_path / "twice"], capsys)
+    (out / "control.json").write_text("{}")
+    assert "checksum is not that in SHA256SUMS" in refusal([text, tmp_path / "x", "--like", out], capsys)
+    (out / "SHA256SUMS").unlink()
+    assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
+    (text / "valid.source.origin").write_text("cnn\n")
+    assert "must have equally many lines" in refusal([text, tmp_path / "y", "--by-origin"], capsys)
+    (text / "valid.source.origin").write_text("new york\n" * SIZES["valid"])
+    assert '"new york" is not one word of letters and digits' in refusal([text, tmp_path / "z", "--by-origin"], capsys)
+    (text / "valid.source.origin").write_text("bbc\n" * SIZES["valid"])
+    assert 'no training document has the origin "bbc"' in refusal([text, tmp_path / "z", "--by-origin"], capsys)
+    same = write_text(tmp_path / "same", lengths=[4] * 7)
+    assert "do not make two bins" in refusal([same, tmp_path / "z"], capsys)
+    (text / "train.target").unlink()
+    assert "has no train.target" in refusal([text, tmp_path / "z"], capsys)
+
+
+@pytest.mark.parametrize("words", ["moses", "ptb", "spaces", "characters", "raw"])
+def test_tokenisers_leave_control_words_whole(words):
+    tokenizer = TextTokenizer(TextConfig(text_words=words))
+    for given in ("lengthbin10", "origindailymail", "origincnn"):
+        assert tokenizer.encode(f"{given} The end.").split()[0] == given
+
+
+def test_prepared_data_knows_control_words_whole(tmp_path):
+    text = write_text(tmp_path / "text")
+    main([str(text), str(tmp_path / "control"), "--length-bins", "3", "--by-origin"])
+    prepare([str(tmp_path / "control"), str(tmp_path / "bpe"), "--tokens", "bpe", "--size", "120", "--jobs", "1"])
+    for line in lines(tmp_path / "bpe" / "tokens" / "train.source"):
+        length, origin = line.split()[:2]
+        assert length in ("lengthbin1", "lengthbin2", "lengthbin3") and origin in ("origincnn", "origindailymail")
+
+
+def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path):
+    raw = corpora.cnndm(tmp_path / "raw", (6, 2, 2))
+    folders = [str(raw / name / "stories") for name in ("cnn", "dailymail")]
+    options = ["cnndm", "--stories", *folders, "--urls", str(raw / "url_lists"), "--expect", "any", "--jobs", "1"]
+    corpus([*options, "--keep-origin", "--out", str(tmp_path / "text")])
+    found = {split: lines(tmp_path / "text" / f"{split}.source.origin") for split in SIZES}
+    assert found == {  # the last training story has no text
+        "train": ["dailymail", "cnn"] * 2 + ["dailymail"],
+        **{split: ["dailymail", "cnn"] for split in ("valid", "test")},
+    }
+    report = json.loads((tmp_path / "text" / "report.json").read_text())
+    assert "train.source.origin" in report["splits"]["train"]["files"]
+    main([str(tmp_path / "text"), str(tmp_path / "out"), "--length-bins", "0", "--by-origin"])
+    assert lines(tmp_path / "out" / "test.source")[0].startswith("origindailymail ")
+    renamed = raw / "other"
+    (raw / "cnn" / "stories").rename(renamed)
+    with pytest.raises(SystemExit):
+        corpus([*options[:2], str(renamed), *options[3:], "--keep-origin", "--out", str(tmp_path / "text2")])
+
+
+def test_an_address_says_more_than_a_folder(tmp_path):
+    from etads_preprocess.readers.cnndm import _origin
+
+    for url, folder in itertools.product(
+        ("http://www.cnn.com/x", "http://www.dailymail.co.uk/cnn"), ("cnn", "dailymail")
+    ):
+        assert _origin(url, tmp_path / folder / "stories") == ("cnn" if "www.cnn" in url else "dailymail")

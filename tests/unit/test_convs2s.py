@@ -1,0 +1,348 @@
+"""The convolutional family: fairseq's fconv without its pointer, invariances, gradients, cached decoding, options."""
+
+import copy
+import re
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from convolutional import BOUND, DOCUMENTS, KINDS, SIZES, SUMMARIES, V, conv, conv_task, encode, inputs, log_probs
+from fairseq.models.fconv import FConvModel
+from helpers import EOS, PAD, make_batch, make_model, model_config
+from omegaconf import OmegaConf
+
+from fairseq_etads.commands.architectures import PRESETS, count_parameters
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.models.convs2s_options import parse_attention, parse_convolutions
+
+CLOSE = {"rtol": 1e-5, "atol": 5e-5}
+"""Attention is sharp here: its result is multiplied by the root of the document's length, in each layer."""
+KIND = pytest.mark.parametrize("kind", sorted(KINDS))
+
+
+def fconv(task, **options):
+    """fairseq's own model of the same sizes, built by the task."""
+    torch.manual_seed(1)
+    positions = {"max_source_positions": 401 + 2, "max_target_positions": 101 + 2}
+    return task.build_model(model_config("fconv", **{**SIZES, **positions, **options}))
+
+
+def previous_words(summaries):
+    """What the decoder reads: the end symbol, then the summary, padded on the right."""
+    longest = max(map(len, summaries))
+    return torch.tensor([[EOS, *summary] + [PAD] * (longest - len(summary)) for summary in summaries])
+
+
+def batch(documents=DOCUMENTS, summaries=SUMMARIES):
+    target = make_batch(summaries)
+    net_input = {**inputs(make_batch(documents)), "prev_output_tokens": previous_words(summaries)}
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+
+
+@pytest.mark.parametrize("options", [{}, KINDS["tied"], {"decoder_attention": "[False, True, False]"}], ids=str)
+def test_without_pointer_it_is_fairseqs_fconv_bit_for_bit(options):
+    """First weights from the same seed, results and gradients, with dropout; attention in evaluation."""
+    task = conv_task()
+    ours, fairseqs = conv(task=task, sharp=False, dropout=0.2, **options).train(), fconv(task, dropout=0.2, **options)
+    assert type(fairseqs) is FConvModel
+    tokens, previous = make_batch(DOCUMENTS), previous_words(SUMMARIES)
+    outputs = []
+    for model in (ours, fairseqs):
+        torch.manual_seed(3)
+        outputs.append(model(**inputs(tokens), prev_output_tokens=previous)[0])
+        outputs[-1].logsumexp(2).sum().backward()
+    assert torch.equal(*outputs)
+    pairs = list(zip(ours.named_parameters(), fairseqs.named_parameters()))
+    assert len(pairs) == len(list(fairseqs.parameters()))
+    for (name, mine), (theirs, other) in pairs:
+        assert name.replace("output_projection", "fc3") == theirs
+        assert torch.equal(mine, other) and torch.equal(mine.grad, other.grad), name
+    with torch.no_grad():
+        found, expected = (m.eval()(**inputs(tokens), prev_output_tokens=previous) for m in (ours, fairseqs))
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1]["attn"][0], expected[1])
+
+
+def test_checkpoints_of_fairseqs_fconv_are_loaded():
+    task = conv_task()
+    ours, fairseqs = conv(task=task), fconv(task).eval()
+    ours.load_state_dict(fairseqs.state_dict())
+    tokens, previous = make_batch(DOCUMENTS), previous_words(SUMMARIES)
+    assert torch.equal(log_probs(ours, tokens, previous)[0], _log_softmax(fairseqs, tokens, previous))
+    with pytest.raises(ValueError, match=r"has learnt 500 positions .* give --truncate-source 499, or --max-source-p"):
+        ours.load_state_dict(fconv(task, max_source_positions=502).state_dict())
+
+
+def _log_softmax(model, tokens, previous):
+    with torch.no_grad():
+        return model(**inputs(tokens), prev_output_tokens=previous)[0].log_softmax(2)
+
+
+@KIND
+def test_padding_side_and_batch_composition_change_nothing(kind):
+    """Convolutions reach beyond a document's ends, where padding must be as if nothing were there."""
+    model = conv(kind)
+    alone = [encode(model, make_batch([document])) for document in DOCUMENTS]
+    for left in (False, True):
+        for width in (None, 30):
+            tokens = make_batch(DOCUMENTS, left=left, width=width)
+            together = encode(model, tokens)
+            for row, one in enumerate(alone):
+                for found, expected in zip(together["encoder_out"], one["encoder_out"]):
+                    torch.testing.assert_close(found[row][tokens[row].ne(PAD)], expected[0], **CLOSE)
+
+
+@KIND
+def test_summary_distributions_do_not_depend_on_padding_or_the_batch(kind):
+    model, previous = conv(kind), previous_words(SUMMARIES)
+    for row, summary in enumerate(SUMMARIES):
+        steps = len(summary) + 1
+        alone, alone_extra = log_probs(model, make_batch([DOCUMENTS[row]]), previous[row : row + 1, :steps])
+        for left in (False, True):
+            tokens = make_batch(DOCUMENTS, left=left, width=25)
+            together, extra = log_probs(model, tokens, previous)
+            width = alone.shape[2]
+            torch.testing.assert_close(together[row : row + 1, :steps, :width], alone, **CLOSE)
+            assert together[row, :, width:].isneginf().all()
+            attention = extra["attn"][0][row : row + 1, :steps, tokens[row].ne(PAD)]
+            torch.testing.assert_close(attention, alone_extra["attn"][0], **CLOSE)
+
+
+@pytest.mark.parametrize("arch", ["convs2s", "fconv", "fconv_self_att"])
+def test_summaries_padded_on_the_left_are_refused(arch):
+    """Convolutions of the decoder would read the padding, and results depend on the batch."""
+    task = conv_task()
+    task.cfg.left_pad_target = True
+    with pytest.raises(ValueError, match="--left-pad-target does not go with a convolutional decoder"):
+        task.build_model(model_config(arch))
+
+
+@KIND
+@pytest.mark.parametrize("left", [False, True])
+def test_cached_decoding_equals_uncached_decoding(kind, left):
+    model = conv(kind)
+    tokens = make_batch(DOCUMENTS, left=left)
+    previous = torch.tensor([[EOS, 5, 6, 4, 7, 8]]).expand(len(DOCUMENTS), -1)
+    full, extra = log_probs(model, tokens, previous)
+    encoded, state = encode(model, tokens), {}
+    with torch.no_grad():
+        for step in range(previous.shape[1]):
+            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
+            scores = model.get_normalized_probs(out, log_probs=True)
+            torch.testing.assert_close(scores[:, 0], full[:, step], **CLOSE)
+            torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, step], **CLOSE)
+
+
+@KIND
+@pytest.mark.parametrize("shared", [False, True])
+def test_beams_change_places_and_documents_leave(kind, shared):
+    """Three beams of each document, with rows of the encoder for each of them or for the document alone."""
+    model, tokens, beam = conv(kind), make_batch(DOCUMENTS), 3
+    rows = torch.arange(len(DOCUMENTS)).repeat_interleave(beam)
+    first = torch.tensor([EOS]).expand(len(rows), 1)
+    second = torch.cat([first, torch.arange(4, 4 + len(rows))[:, None]], dim=1)
+    documents, parents = torch.tensor([0, 2, 4]), torch.tensor([[2, 0, 0], [1, 1, 2], [0, 2, 1]])
+    kept = (documents[:, None] * beam + parents).view(-1)
+    third = torch.cat([second[kept], torch.arange(9)[:, None] + 5], dim=1)
+    encoded = encode(model, tokens)
+    with torch.no_grad():
+        if shared:
+            state = BeamState(len(tokens), tokens.device)
+            state.beam = beam
+        else:
+            state, encoded = {}, model.encoder.reorder_encoder_out(encoded, rows)
+        for words in (first, second):
+            model.decoder(words, encoder_out=encoded, incremental_state=state)
+        if shared:
+            state.reorder(parents, documents)
+        model.decoder.reorder_incremental_state_scripting(state, kept)
+        encoded = model.encoder.reorder_encoder_out(encoded, documents if shared else kept)
+        out = model.decoder(third, encoder_out=encoded, incremental_state=state)
+        scores = model.get_normalized_probs(out, log_probs=True)[:, 0]
+    expected, extra = log_probs(model, tokens[documents].repeat_interleave(beam, 0), third)
+    torch.testing.assert_close(scores[:, : expected.shape[2]], expected[:, 2], **CLOSE)
+    torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, 2], **CLOSE)
+
+
+@KIND
+def test_every_parameter_receives_gradient(kind):
+    task = conv_task()
+    model = conv(kind, task).train()
+    sample = batch(summaries=[[5, 45, 9], [30, 8], [47, 4], [6], [50, 50]])
+    SummarizationNLL(task, False, 0.1, 0.5, 0, 0, 1.0)(model, sample)[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
+
+
+def test_the_encoder_divides_its_gradient_by_the_pointers_attention_too():
+    assert conv("plain").encoder.num_attention_layers == 3
+    assert conv("soft").encoder.num_attention_layers == 4
+    assert conv("few").encoder.num_attention_layers == 2
+
+
+@KIND
+def test_the_loss_is_that_of_all_words_logits(kind):
+    """The criterion asks for the likelihood of targets alone, which reads the output layer's normalised weight."""
+    task = conv_task()
+    model, sample = conv(kind, task), batch()
+    scores, _ = log_probs(model, sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])
+    targets = model.get_targets(sample, model(**sample["net_input"]))
+    expected = -scores.gather(2, targets[:, :, None])[:, :, 0][sample["target"].ne(PAD)].sum()
+    if kind != "switch":  # whose loss also counts its decisions
+        loss = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)(model, sample)[0]
+        torch.testing.assert_close(loss, expected)
+    with torch.no_grad():  # as an optimiser's step does
+        model.decoder.output_projection.bias += torch.linspace(-1, 1, scores.shape[2])[
+            : BOUND if kind == "bounded" else V
+        ]
+        for parameter in model.decoder.output_projection.parameters():
+            parameter.mul_(1.3)
+    changed = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)(model, sample)[0]
+    scores, _ = log_probs(model, sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])
+    if kind != "switch":
+        real = sample["target"].ne(PAD)
+        torch.testing.assert_close(changed, -scores.gather(2, targets[:, :, None])[:, :, 0][real].sum())
+
+
+def test_the_attention_in_training_is_that_in_evaluation():
+    model, tokens, previous = conv("few"), make_batch(DOCUMENTS), previous_words(SUMMARIES)
+    expected = log_probs(model, tokens, previous)[1]["attn"][0]
+    attention = model.train()(**inputs(tokens), prev_output_tokens=previous)[1]["attn"][0]
+    torch.testing.assert_close(attention, expected * 3, rtol=0, atol=1e-6)  # fairseq divides by all layers
+    assert not any(layer._forward_hooks for layer in model.decoder.attention if layer is not None)
+
+
+def test_words_of_the_copy_tail_are_read_as_the_unknown_word():
+    for kind in ("plain", "soft"):
+        model, tokens = conv(kind), make_batch(DOCUMENTS)
+        hidden = tokens.masked_fill(tokens >= V, 3)
+        for found, expected in zip(encode(model, tokens)["encoder_out"], encode(model, hidden)["encoder_out"]):
+            assert torch.equal(found, expected)
+        previous = torch.tensor([[EOS, 5, 45]]).expand(len(DOCUMENTS), -1)
+        scores = log_probs(model, tokens, previous)[0]
+        assert torch.equal(scores, log_probs(model, tokens, previous.masked_fill(previous == 45, 3))[0])
+        assert (scores.shape[2] > V) == (kind == "soft")
+
+
+EXPRESSIONS = [
+    "[(512, 3)] * 20",
+    "2 * [(8, 3)]",
+    "[(8, 3), (16, 5, 0)] + [(4, 1, 2)] * 3",
+    "([(8, 3)] + [(4, 3)]) * 2",
+    "[(8, 3)] * 1000",
+]
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_convolutions_are_what_fairseq_understands(text):
+    assert parse_convolutions(text, "--x") == eval(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "3", "(8, 3)", "[8, 3]", "[(8,)]", "[(8, 3, 1, 1)]", "[(8.0, 3)]", "[(True, 3)]", "[(8, 3)] * 2.0"),
+        *("[(8, 3)] - [(8, 3)]", "[(8, 3)] * n", "[(8, 3)] * -1 ** 2", "__import__('os')", "[(8, 3)][0]"),
+        *("[(8, 3)] * 9" + "0" * 5000, "[" * 3000, "[(8, 3)] * 10 ** 9", "[x for x in [(8, 3)]]"),
+        *("[(8, 3)] * 1001", "[(8, 3)] * 600 * 600"),
+    ],
+)  # fmt: skip
+def test_what_stands_for_no_convolutions_is_refused(text):
+    with pytest.raises(ValueError, match=r'--encoder-layers ".*": choose convolutions as a list of \(width, kernel\)'):
+        parse_convolutions(text, "--encoder-layers")
+
+
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        ("[]", "choose one layer or more"),
+        ("[(8, 3)] * 0", "choose one layer or more"),
+        ("[(0, 3)]", r"layer 1 is \(0, 3\); width and kernel are 1 or more"),
+        ("[(8, 0)]", "width and kernel are 1 or more"),
+        ("[(8, 3), (8, 3, 3)]", r"layer 2 is \(8, 3, 3\); .* a residual connection goes over 0 to 2 layers there"),
+    ],
+)
+def test_layers_that_cannot_be_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        parse_convolutions(text, "--encoder-layers")
+
+
+def test_attention_of_the_layers():
+    assert parse_attention("True", 3) is True
+    assert parse_attention("[True, False]", 2) == [True, False]
+    for wrong in ("yes", "[True]", "[1, 0]", "3", "True if 1 else 0", "["):
+        with pytest.raises(ValueError, match="choose True, or a list of True and False for each of the 2 layers"):
+            parse_attention(wrong, 2)
+    for none in ("False", "[False, False]"):
+        with pytest.raises(ValueError, match="one layer of the decoder must attend"):
+            parse_attention(none, 2)
+
+
+def test_presets_have_the_papers_sizes():
+    """20 layers of 512 on XSum, 6 of 256 on Gigaword, 8 of 512 and vectors of 340 on CNN/Daily Mail."""
+    models = {arch: PRESETS[arch] for arch in ("convs2s", "convs2s_gigaword", "convs2s_cnndm")}
+    for arch, (layers, width, words) in zip(models, [(20, 512, 512), (6, 256, 256), (8, 512, 340)]):
+        config = model_config(arch)
+        for side in ("encoder", "decoder"):
+            assert parse_convolutions(config[f"{side}_layers"], "") == [(width, 3)] * layers
+            assert config[f"{side}_embed_dim"] == words
+        assert config.decoder_out_embed_dim == 256 and config.pointer == "none"
+        expected = _parameters(50_000, layers, width, words, 256)
+        assert count_parameters(arch, 50_000) == expected
+
+
+def _parameters(v, layers, width, words, out):
+    """Parameters with so many layers on each side; normalised weights have a length for each of their outputs."""
+
+    def linear(a, b):
+        return a * b + 2 * b
+
+    convolution = 3 * width * 2 * width + 2 * width + 2 * width
+    encoder = v * words + 403 * words + linear(words, width) + layers * convolution + linear(width, words)
+    attention = linear(width, words) + linear(words, width)
+    decoder = v * words + 103 * words + linear(words, width) + layers * (convolution + attention)
+    return encoder + decoder + linear(width, out) + linear(out, v)
+
+
+def test_the_options_cost_what_the_page_says():
+    count = {kind: sum(p.numel() for p in conv(kind).parameters()) for kind in KINDS}
+    e, r = SIZES["encoder_embed_dim"], SIZES["decoder_out_embed_dim"]
+    plain = count["plain"]
+    assert count["soft"] - plain == r * e + e + r + 1
+    assert count["switch"] - count["soft"] == 3 * r + 5
+    task = conv_task()
+    wide = make_model("convs2s", task, **{**SIZES, "decoder_out_embed_dim": e})
+    tied = make_model("convs2s", task, **{**SIZES, **KINDS["tied"]})
+    counts = [sum(p.numel() for p in model.parameters()) for model in (wide, tied)]
+    assert counts[0] - counts[1] == V * (e + 1), "the table, and the length of each of its rows"
+    one_less = sum(p.numel() for p in conv("plain", decoder_attention="[True, False, True]").parameters())
+    assert plain - one_less == 2 * (16 * e + 16 + e)
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    rows = page[page.index("## The convolutional family") :].splitlines()
+    for option, number in (
+        ("pointer soft", 256 * 512 + 512 + 256 + 1),
+        ("pointer-continue", 3 * 256 + 5),
+        ("share-input-output-embed", -50_000 * 513),
+        ("decoder-attention", -2 * (512 * 512 + 2 * 512)),
+    ):
+        assert f"| {number:,}" in next(row for row in rows if row.startswith(f"| `--{option}`")), option
+
+
+@pytest.mark.parametrize(
+    "arch,name",
+    [
+        *(("fconv", "encoder_layers"), ("fconv", "decoder_attention"), ("fconv_self_att", "downsample")),
+        *(("convs2s", "decoder_layers"), ("lstm", "decoder_attention"), ("etads", "adaptive_softmax_cutoff")),
+    ],
+)
+def test_no_option_of_a_checkpoint_is_evaluated(arch, name, tmp_path):
+    """fairseq evaluates these as Python, and a checkpoint of somebody else brings its own."""
+    config = copy.deepcopy(model_config(arch))
+    options = vars(config) if isinstance(config, Namespace) else OmegaConf.to_container(config)
+    trap = f"__import__('os').mkdir('{tmp_path / 'trapped'}')"
+    for text in (trap, "[(8, 3)] * 9 ** 9 ** 9", "[(8, 3)] * 99999999"):
+        cfg = OmegaConf.create({**options, name: text})
+        with pytest.raises(ValueError, match=re.escape(f'--{name.replace("_", "-")} "{text[:30]}')):
+            conv_task().build_model(cfg)
+    assert not (tmp_path / "trapped").exists()

@@ -1,0 +1,222 @@
+"""The convolutional family in search: fairseq's results, copies, references, copies for inference, model folders."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from convolutional import DOCUMENTS, KINDS, SIZES, V, conv, conv_task, inputs, log_probs
+from decoding import assert_same
+from fairseq.modules import BeamableMM, LinearizedConvolution
+from fairseq.sequence_generator import SequenceGenerator
+from folders import make_folder
+from helpers import EOS, PAD, make_batch, model_config
+from omegaconf import OmegaConf
+
+from fairseq_etads import Summarizer
+from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.folder.model_options import check
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels import can_pack_weights
+from fairseq_etads.models.foreign import hide_unknown_words
+from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.search.products import WideLinear
+from fairseq_etads.text.files import InputError
+
+KIND = pytest.mark.parametrize("kind", sorted(KINDS))
+TEXTS = [document for document in DOCUMENTS if document]
+RARE = [5, 46, 6, 45]
+
+
+def options(**changes):
+    values = {"beam": 3, "max_len_b": 7, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    return Namespace(**{**values, "constraints": None, **changes})
+
+
+def sample_of(documents, left=False):
+    tokens = make_batch(documents, left=left)
+    return {"id": torch.arange(len(tokens)), "net_input": inputs(tokens)}
+
+
+def prepare(model, beam):
+    """What fairseq-generate does with a model before it decodes."""
+    generation = {"beam": beam, "no_beamable_mm": False, "print_alignment": None}
+    model.prepare_for_inference_(OmegaConf.create({"generation": generation}))
+
+
+@pytest.mark.parametrize("kind", ["plain", "tied"])
+@pytest.mark.parametrize("settings", [{"beam_size": 4, "max_len_b": 9}, {"beam_size": 1, "max_len_b": 5}], ids=str)
+def test_the_search_finds_what_fairseqs_finds(kind, settings):
+    """Also of fairseq's own model with the same weights, as fairseq-generate prepares it."""
+    task = conv_task()
+    ours = conv(kind, task)
+    fairseqs = task.build_model(model_config("fconv", **{**SIZES, "max_source_positions": 403, **KINDS[kind]})).eval()
+    ours_as_theirs = {name.replace("output_projection", "fc3"): value for name, value in ours.state_dict().items()}
+    positions = fairseqs.state_dict()["decoder.embed_positions.weight"]
+    positions[:103] = ours_as_theirs["decoder.embed_positions.weight"]
+    fairseqs.load_state_dict({**ours_as_theirs, "decoder.embed_positions.weight": positions})
+    prepare(fairseqs, settings["beam_size"])
+    for left in (False, True):
+        sample = sample_of(TEXTS, left)
+        want = SequenceGenerator([fairseqs], fairseqs.decoder.dictionary, **settings).generate([fairseqs], sample)
+        for model in (ours, fairseqs):
+            found = SummaryGenerator([model], task.target_dictionary, **settings).generate([model], sample)
+            for row, expected in zip(found, want):
+                assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
+                for mine, other in zip(row, expected):
+                    for name in ("score", "positional_scores"):
+                        torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["plain", "soft", "few", "tied"])
+def test_fairseqs_search_takes_the_model(kind):
+    """It knows the dictionary alone, so documents here have no other words; nor does it know a switch's decisions."""
+    task = conv_task()
+    model, sample = conv(kind, task), sample_of([[5, 6, 7, 43, 9], [8], [9, 10, 11]])
+    settings = {"beam_size": 3, "max_len_b": 6}
+    want = SequenceGenerator([model], model.decoder.dictionary, **settings).generate([model], sample)
+    generator = SummaryGenerator([model], task.target_dictionary, allow_unk=True, **settings)
+    assert_same(generator.generate([model], sample), want)
+
+
+@KIND
+def test_searching_together_finds_what_searching_alone_finds(kind):
+    """Also: a finished score is the likelihood of its summary."""
+    task = conv_task()
+    model = conv(kind, task)
+    generator = task.build_generator([model], options())
+    together = task.inference_step(generator, [model], sample_of(TEXTS))
+    for document, found in zip(TEXTS, together):
+        alone = task.inference_step(generator, [model], sample_of([document]))[0]
+        assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in alone]
+        tokens, target = make_batch([document]), found[0]["tokens"][None]
+        before = target.roll(1, 1)
+        before[:, 0] = EOS
+        scores, extra = log_probs(model, tokens, before)
+        encoded = model.get_targets({"target": target}, (None, extra))
+        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
+        if kind == "switch" and expected[-1].isneginf():  # the end is forced, whatever the switch decides
+            continue
+        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["soft", "switch", "few", "bounded"])
+def test_unknown_words_are_copied_and_their_places_known(kind):
+    task = conv_task()
+    model = conv(kind, task)
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(-1e4)
+    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"copied_positions": True})
+    sample = sample_of([RARE, [46, 47]])
+    tokens, found = sample["net_input"]["src_tokens"], task.inference_step(generator, [model], sample)
+    assert {word for row in found for hypothesis in row for word in hypothesis["tokens"].tolist() if word >= V}
+    for row, hypotheses in enumerate(found):
+        words = list(zip(*(hypotheses[0][key].tolist() for key in ("tokens", "copied_from"))))
+        assert all((place == -1) if word == EOS else tokens[row, place] == word for word, place in words)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_a_prepared_model_searches_with_any_beam(beam):
+    """fairseq's own would multiply as if every document had the beams for which it was prepared."""
+    task, sample = conv_task(), sample_of([*TEXTS, *TEXTS[:1]])
+    plain, prepared = conv("soft", task), conv("soft", task)
+    prepare(prepared, 4)
+    assert not any(isinstance(module, BeamableMM) for module in prepared.modules())
+    found = [task.inference_step(task.build_generator([m], options(beam=beam)), [m], sample) for m in (plain, prepared)]
+    for row, expected in zip(*found):
+        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
+    assert all(row[0]["attention"].isfinite().all() for row in found[1])
+
+
+def test_an_unknown_word_is_replaced_by_what_attention_looks_at():
+    task = conv_task(replace_unknown=True)
+    model = conv("plain", task)
+    prepare(model, 2)
+    with torch.no_grad():  # nothing but unknown words
+        model.decoder.output_projection.weight.zero_()
+        model.decoder.output_projection.bias.copy_(torch.zeros(V).index_fill(0, torch.tensor(3), 9.0))
+    found = task.inference_step(task.build_generator([model], options()), [model], sample_of([[47], [45, 47]]))
+    words = {int(word) for row in found for word in row[0]["tokens"]}
+    assert words <= {45, 47, EOS} and words != {EOS}
+
+
+def test_references_are_scored():
+    task, model = conv_task(), conv("soft")
+    target = make_batch([[6, 40], [8, 45]])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    sample = sample_of([[5, 6, 45], [45, 8]])
+    sample.update(target=target, ntokens=target.numel())
+    sample["net_input"]["prev_output_tokens"] = previous
+    scored = task.inference_step(task.build_generator([model], options(score_reference=True)), [model], sample)
+    assert all(torch.equal(found[0]["tokens"], row) for found, row in zip(scored, target))
+    scores, extra = log_probs(model, sample["net_input"]["src_tokens"], previous)
+    expected = scores.gather(2, model.get_targets(sample, (None, extra))[:, :, None])[:, :, 0]
+    for found, row in zip(scored, expected):
+        torch.testing.assert_close(found[0]["positional_scores"], row, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
+@pytest.mark.parametrize("kind", ["plain", "soft", "tied"])
+def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
+    """After a step of training, which leaves computed weights with a history behind; and again after another."""
+    task, prefix = conv_task(), torch.tensor([[5, 6, 9, 10], [30, 4, 5, 30]])
+    model, sample = conv(kind, task, sharp=False), sample_of(DOCUMENTS[:2])
+    task.cfg.infer_dtype = dtype
+    generator = task.build_generator([model], options())
+    for _ in range(2):
+        model.train()(**sample["net_input"], prev_output_tokens=prefix)[0].sum().backward()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.add_(0.1 if name.endswith("bias") else 0.03 * parameter)
+        model.eval()
+        found = task.inference_step(generator, [model], sample, prefix_tokens=prefix)
+        before = torch.cat([torch.full((2, 1), EOS), prefix[:, :-1]], dim=1)
+        want = log_probs(model, sample["net_input"]["src_tokens"], before)[0].gather(2, prefix[:, :, None])[:, :, 0]
+        scores = torch.stack([row[0]["positional_scores"][:4] for row in found])
+        torch.testing.assert_close(scores, want, rtol=error, atol=error)
+    assert any(name.endswith("weight_g") for name, _ in model.named_parameters()), "the model itself is as it was"
+
+
+def test_copies_have_no_normalised_weights_left_to_compute():
+    model = conv("soft")
+    copied = InferenceModel(model).current()
+    assert not any(name.endswith(("weight_g", "weight_v")) for name, _ in copied.named_parameters())
+    assert isinstance(copied.decoder.output_projection, WideLinear) == can_pack_weights(torch.float32)
+    layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
+    assert len(layers) == 3 and all(layer._linearized_weight is not None for layer in layers)
+    assert all(layer._linearized_weight is None for layer in model.decoder.convolutions)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
+    folder, model = make_folder(tmp_path, arch="convs2s", pointer=pointer, **SIZES)
+    loaded = load_folder(folder).model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
+    summaries = Summarizer.load(folder).summarize(["w1 zyzzyva w2", "zyzzyva"])
+    assert all(summary.text for summary in summaries)
+    if pointer == "soft":
+        assert "zyzzyva" in summaries[1].text and "zyzzyva" in {copied.word for copied in summaries[1].copied}
+
+
+@pytest.mark.parametrize(
+    "option,value",
+    [
+        *(("encoder_layers", "[(99999, 3)]"), ("encoder_layers", "[(8, 3)] * 100000"), ("encoder_layers", 2)),
+        *(("decoder_layers", "__import__('os')"), ("decoder_attention", "[1, 0]"), ("decoder_attention", "print()")),
+    ],
+)
+def test_hostile_layers_in_a_folder_are_refused(option, value):
+    given = {**SIZES, "decoder_attention": "[True, False, True]"}
+    check("convs2s", given, 64)
+    with pytest.raises(InputError, match=f"the option {option} of convs2s cannot be"):
+        check("convs2s", {**given, option: value}, 64)
+
+
+def test_documents_of_unknown_words_alone_are_as_good_as_others():
+    model = conv("soft")
+    tokens = torch.tensor([[50, 51, EOS], [52, EOS, PAD]])
+    scores, _ = log_probs(model, tokens, torch.tensor([[EOS]] * 2))
+    assert scores.shape[2] == V + 2 and not scores.isnan().any()
+    same = hide_unknown_words(tokens, V, 3)
+    assert torch.equal(*(m.encoder(**inputs(t))["encoder_out"][0] for m, t in ((model, tokens), (model, same))))
