@@ -3,6 +3,7 @@
 import filecmp
 import logging
 import os
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -28,6 +29,7 @@ from .models.initial import is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from .vocabulary.shortlist import read_shortlist
 
 logger = logging.getLogger(__name__)
 
@@ -263,6 +265,9 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
             options = {**search_options(self.cfg, args, self.src_dict), **options}
+            shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
+            if shortlist:
+                options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError(
                     "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
