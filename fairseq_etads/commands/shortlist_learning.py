@@ -1,4 +1,10 @@
-"""What goes with what in the training data; for the command ``etads-shortlist``."""
+"""Which words summaries have if the document has a certain word; for the command ``etads-shortlist``.
+
+A word w of summaries goes with a word s of documents by P(w | s), the share of the documents with s whose summaries
+have w: what lexical tables of machine translation estimate, too. A list is to hold as many words of the summary as it
+can at its length, and at equal length this ranking had more of them than those by measures of association that reward
+what is rare (docs/decoding.md has the figures).
+"""
 
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
@@ -8,7 +14,6 @@ import torch
 from tqdm import tqdm
 
 from ..text.files import InputError
-from ..vocabulary.association import log_likelihood_ratio
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.shortlist import read_shortlist, write_shortlist
 from .label_making import open_task
@@ -16,9 +21,7 @@ from .label_making import open_task
 MOST_COUNTS = 2**27
 """Pairs of words that are counted at once, in 32 bits: half a gibibyte. The data are read as often as that needs."""
 FEWEST_TOGETHER = 2
-"""A pair that was seen less often may be chance."""
-LEAST_ASSOCIATION = 10.83
-"""G² that two independent words reach in one of a thousand cases (chi-squared, one degree of freedom)."""
+"""A pair of words that was seen less often may be chance."""
 CHECKED = 1000
 """How many pairs of the validation data are looked at, the first ones."""
 
@@ -88,30 +91,42 @@ def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """The ids (F,) of the ``count`` most frequent words that occur at all, the most frequent first; of two the smaller."""
+    """The ids (F,) of the at most ``count`` most frequent words that occur, the most frequent first."""
     order = np.argsort(-in_summaries, kind="stable")[:count]
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
-class Associations:
+def strongest(counts: np.ndarray, most: int) -> np.ndarray:
+    """Places of the at most ``most`` largest counts, the largest first and of equal ones the first.
+
+    The counts (n,) are of the documents with a word whose summaries have each of n words, so the order is that of
+    P(w | s). Those below :data:`FEWEST_TOGETHER` are left out.
+    """
+    order = np.argsort(-counts, kind="stable")[:most]
+    chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
+    return chosen
+
+
+class WordsTogether:
     """The words of summaries that go with each word of documents.
 
     Args:
         pairs: of the training data. per_word: k. frequent: ids that are on every list, and so in no row.
         own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
+        counts: of :func:`document_frequencies`.
     """
 
     def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
         self.pairs, self.per_word, self.own = pairs, per_word, own
-        self.in_documents, self.in_summaries = counts
-        is_counted = self.in_summaries >= FEWEST_TOGETHER
+        self.in_documents, in_summaries = counts
+        is_counted = in_summaries >= FEWEST_TOGETHER
         is_counted[frequent] = False
         self.columns = is_counted.nonzero()[0]  # ids of the words of summaries that are counted
         self._column_of = np.full(len(is_counted), -1)
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """(V_s, k), int32: ids, the strongest association first; -1 where there are no more."""
+        """(V_s, k), int32: ids, the likeliest first; -1 where there are no more."""
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
         if not len(rows) or not len(self.columns):
@@ -121,7 +136,10 @@ class Associations:
         for number, part in enumerate(parts, 1):
             counts = self._count(part, f"pairs of words, part {number} of {len(parts)}")
             for word, row in zip(part, counts):
-                found = self._strongest(word, row)
+                own = self._column_of[self.own[word]] if self.own[word] >= 0 else -1
+                if own >= 0:
+                    row[own] = 0
+                found = self.columns[strongest(row, self.per_word)]
                 table[word, : len(found)] = found
         return table
 
@@ -134,17 +152,6 @@ class Associations:
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
             counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1  # distinct words: no cell comes twice
         return counts
-
-    def _strongest(self, word: int, counts: np.ndarray) -> np.ndarray:
-        """The ids of the words that go with a word of documents, the strongest first; counts (columns,)."""
-        found = (counts >= FEWEST_TOGETHER).nonzero()[0]
-        found = found[self.columns[found] != self.own[word]]
-        ids = self.columns[found]
-        in_both, in_document = counts[found], self.in_documents[word]
-        strength = log_likelihood_ratio(in_both, in_document, self.in_summaries[ids], len(self.pairs))
-        order = np.argsort(-strength, kind="stable")[: self.per_word]
-        chosen: np.ndarray = ids[order[strength[order] >= LEAST_ASSOCIATION]]
-        return chosen
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
@@ -170,7 +177,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     pairs = Pairs(task.dataset("train"))
     counts = document_frequencies(pairs)
     frequent = most_frequent(counts[1], limits.frequent)
-    table = Associations(pairs, limits.per_word, frequent, own_ids(source, target), counts).table()
+    table = WordsTogether(pairs, limits.per_word, frequent, own_ids(source, target), counts).table()
     made_from = {"documents": len(pairs), **limits._asdict()}
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0

@@ -6,7 +6,7 @@ import os
 import struct
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from fairseq.data import encoders

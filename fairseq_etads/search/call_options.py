@@ -77,7 +77,8 @@ OPTIONS: Dict[str, CallOption] = {
         "shortlist", bool, "write words of the folder's shortlist alone, which is faster with a large vocabulary"
     ),
 }
-"""Name -> option. "shortlist" is none of :class:`SearchSettings`, but of model folders that have one. On a command line the name has dashes for underscores."""
+"""Name -> option. On a command line the name has dashes for underscores. "shortlist" is no setting of the search: a
+model folder may have one."""
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Where these differ from :class:`SearchSettings`; they are those of ``scripts/generate.sh``."""

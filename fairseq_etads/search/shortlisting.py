@@ -1,7 +1,7 @@
 """A search with a shortlist: which words a batch's documents may need, and what a model computes for these alone.
 
-The words of a batch are the union of its documents' lists, and each document's distribution is a softmax over its own list,
-so that its summary does not depend on the other documents. The search works with columns of the union.
+The words of a batch are the union of its documents' lists, and each document's distribution is a softmax over its own
+list, so that its summary does not depend on the other documents. The search works with columns of the union.
 """
 
 import functools
@@ -37,8 +37,8 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
             raise ValueError(f"--shortlist goes with models of this project only, not with {type(model).__name__}")
         if capabilities.large_vocabulary_trick:
             raise ValueError(
-                f"--shortlist does not go with a model of --large-vocabulary-trick {capabilities.large_vocabulary_trick}, "
-                "whose softmax runs over a list of its own: leave it out"
+                f"--shortlist does not go with --large-vocabulary-trick {capabilities.large_vocabulary_trick}, with "
+                "which the model's softmax runs over a list of its own: leave it out"
             )
         if capabilities.has_adaptive_softmax or not (
             is_plain_linear(output) or isinstance(output, (SharedTableOutput, OutputLayer))

@@ -218,7 +218,9 @@ class Summarizer:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
-            raise InputError(f"--shortlist: {self.folder} has none; etads-export --shortlist FILE makes a folder with one")
+            raise InputError(
+                f"--shortlist: {self.folder} has none; etads-export --shortlist FILE makes a folder with one"
+            )
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)

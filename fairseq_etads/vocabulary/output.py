@@ -8,8 +8,8 @@ A word has up to three numbers:
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
 
-The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is as
-wide as the vocabulary. *Search ids* are whichever of the two it is.
+The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is
+as wide as the vocabulary. *Search ids* are whichever of the two it is.
 """
 
 from typing import Any, NamedTuple, Optional

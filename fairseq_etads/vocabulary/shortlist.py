@@ -1,10 +1,10 @@
-"""A shortlist: the few words that a document's summary may need, so that a search need not look at the whole vocabulary.
+"""A shortlist: the few words that a document's summary may need, so that a search does not look at all of them.
 
 As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), they are
 
 - the special symbols and the words that are most frequent in summaries,
 - the document's own words, as far as the model knows them,
-- for each word of the document those that go with it in the training data (:mod:`fairseq_etads.vocabulary.association`).
+- for each word of the document those that summaries of documents with this word most often have.
 
 A table, which ``etads-shortlist`` makes, holds the first and the last. Its file is in the format safetensors: numbers
 and texts, and nothing that could run. "frequent" (F,) and "together" (V_s, k) are ids of summary words, int32; -1 fills
@@ -34,7 +34,7 @@ class ListedCandidates(Candidates):
     """The candidates of a batch of B texts, each of which has a list of its own.
 
     Args:
-        listed: (B, V) bool, which words are on each text's list; special symbols are on all. unk: the unknown word's id.
+        listed: (B, V) bool, which words are on each text's list; special symbols are on all. unk: the unknown word.
     """
 
     def __init__(self, listed: Tensor, unk: int):
