@@ -43,12 +43,16 @@ from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.shortlist import Shortlist
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}
 FORMATS = ("fp32", "bf16", "int8")
+SHORTLIST = "+ shortlist"
 SYSTEMS = (
     "fairseq",
     *(f"{arch} {infer_dtype}" for infer_dtype in FORMATS for arch in ("etads_basic", "etads")),
+    *(f"etads {infer_dtype} {SHORTLIST}" for infer_dtype in ("fp32", "int8")),
     "ctranslate2 float32",
     "ctranslate2 int8",
 )
@@ -63,6 +67,7 @@ INSTRUCTIONS = {
     },
 }
 PROFILED_WORDS = 5
+FREQUENT, PER_WORD, POOL = 1000, 2, 2000
 
 
 def with_fairseq(args, dictionary):
@@ -81,13 +86,26 @@ def with_fairseq(args, dictionary):
     return run
 
 
-def with_etads(args, dictionary, arch, infer_dtype):
-    """This project's search with one of its models."""
+def random_shortlist(args, dictionary):
+    """A table whose lists are as long, and overlap as much, as those of real text.
+
+    FREQUENT words are on all lists. Beside them and its own words, a document's list has words from a pool, which stands
+    for the words that go with the words of many documents.
+    """
+    words = known_words(dictionary)
+    generator = torch.Generator().manual_seed(0)
+    pool = torch.randperm(words - FREQUENT, generator=generator)[:POOL] + FREQUENT
+    chosen = torch.randint(len(pool), (words, PER_WORD), generator=generator)
+    return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
+
+
+def with_etads(args, dictionary, arch, infer_dtype, *more):
+    """This project's search with one of its models, and with ``more`` with a shortlist."""
     model = build(arch, args.vocabulary).eval()
     options = PAPER if arch == "etads" else {}
     generator = SummaryGenerator(
         [model], dictionary, args.beam, min_len=args.words, max_len_b=args.words, infer_dtype=infer_dtype,
-        keep_attention=False, **options,
+        keep_attention=False, shortlist=random_shortlist(args, dictionary) if more else None, **options,
     )  # fmt: skip
 
     def run(source, limit=None):

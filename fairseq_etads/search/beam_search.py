@@ -123,7 +123,7 @@ class BeamSearch:
         )  # fmt: skip
         self.blocker: Optional[NGramBlocker] = None
         if settings.no_repeat_ngram_size:
-            self.blocker = NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat)
+            self.blocker = NGramBlocker(settings.no_repeat_ngram_size, self.special.may_repeat)
 
     def _length_limits(self) -> Tuple[int, int]:
         """Fewest and most tokens before the end symbol."""
