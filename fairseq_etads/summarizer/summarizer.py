@@ -218,9 +218,7 @@ class Summarizer:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
         has_shortlist = settings.get("shortlist", False)
         if has_shortlist and self._shortlist is None:
-            raise InputError(
-                f"--shortlist: {self.folder} has none; etads-export --shortlist FILE makes a folder with one"
-            )
+            raise InputError(f"--shortlist: {self.folder} has none; make it anew with etads-export --shortlist FILE")
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
