@@ -21,6 +21,7 @@ from .data.checked import CheckedTask
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.selection import SelectedTask
+from .data.shortlist_file import read_shortlist
 from .data.unknown_words import check_data
 from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
@@ -29,7 +30,6 @@ from .models.initial import is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .search.reference_scores import score_references
 from .vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
-from .vocabulary.shortlist import read_shortlist
 
 logger = logging.getLogger(__name__)
 

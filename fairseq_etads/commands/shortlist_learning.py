@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from ..data.shortlist_file import read_shortlist, write_shortlist
 from ..text.files import InputError
 from ..vocabulary.dictionary import known_words
-from ..vocabulary.shortlist import read_shortlist, write_shortlist
 from .label_making import open_task
 
 MOST_COUNTS = 2**27

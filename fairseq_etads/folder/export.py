@@ -14,12 +14,12 @@ from fairseq.data import Dictionary
 
 from .. import __version__
 from ..data.factors import FILE as FACTORS
+from ..data.shortlist_file import read_shortlist
 from ..task import SummarizationTask
 from ..text.checksums import Checksums
 from ..text.files import InputError
 from ..text.tokenizer import TextConfig
 from ..vocabulary.dictionary import known_words
-from ..vocabulary.shortlist import read_shortlist
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files

@@ -13,13 +13,14 @@ from fairseq.data import encoders
 from torch import nn
 
 from .. import plugin  # noqa: F401  # registers the architectures
+from ..data.shortlist_file import read_shortlist
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import Checksums
 from ..text.files import InputError
 from ..text.tokenizer import TextConfig, TextTokenizer
-from ..vocabulary.shortlist import Shortlist, read_shortlist
+from ..vocabulary.shortlist import Shortlist
 from . import model_options
 from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
 from .weights import read_weights

@@ -6,28 +6,18 @@ As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4
 - the document's own words, as far as the model knows them,
 - for each word of the document those that summaries of documents with this word most often have.
 
-A table, which ``etads-shortlist`` makes, holds the first and the last. Its file is in the format safetensors: numbers
-and texts, and nothing that could run. "frequent" (F,) and "together" (V_s, k) are ids of summary words, int32; -1 fills
-rows of "together" with fewer than k; its row number is the id of the document's word.
+A table, which ``etads-shortlist`` makes, holds the first and the last; ``data/shortlist_file.py`` reads and writes it.
 """
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..text.checksums import Checksums
-from ..text.files import InputError
 from .candidates import Candidates
-from .dictionary import fingerprint, known_words
-
-FORMAT = "fairseq-etads shortlist 1"
-"""Changed when older versions would misread a file."""
-ADVICE = "Make it again with etads-shortlist"
+from .dictionary import known_words
 
 
 class ListedCandidates(Candidates):
@@ -46,7 +36,7 @@ class ListedCandidates(Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The table of a file, for one pair of dictionaries. V_s and V are the known words of documents and summaries.
+    """The table, for one pair of dictionaries. V_s and V are the known words of documents and summaries.
 
     Attributes:
         frequent: (F,), int64, ids of the most frequent words of summaries.
@@ -88,7 +78,11 @@ class Shortlist:
 
     @classmethod
     def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """From the arrays of a file (see the module) and the two dictionaries."""
+        """From the arrays of a file and the two dictionaries.
+
+        Args:
+            frequent: (F,), int32. together: (V_s, k), int32, -1 where a row has fewer than k.
+        """
         unk, known = target.unk(), known_words(target)
         own = torch.full((len(together) + 1,), unk)
         for number, word in enumerate(source.symbols[: len(together)]):
@@ -105,84 +99,3 @@ class Shortlist:
             specials=min(target.nspecial, known),
             unk=unk,
         )
-
-
-def write_shortlist(
-    path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
-) -> None:
-    """Write a file, listed in the folder's SHA256SUMS if it has one.
-
-    Args:
-        frequent: (F,) and together: (V_s, k), int32, see the module. source, target: the dictionaries.
-        made_from: what the file says about its origin.
-    """
-    from safetensors.numpy import save
-
-    about = {
-        "format": FORMAT,
-        "source_dictionary": fingerprint(source),
-        "target_dictionary": fingerprint(target),
-        "made_from": json.dumps(made_from),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    checksums = Checksums(path.parent, ADVICE)
-    checksums.forget(path.name)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        partial.write_bytes(save({"frequent": frequent, "together": together}, metadata=about))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    if checksums.listed:
-        checksums.add(path.name)
-
-
-def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """The table of a file.
-
-    Args:
-        source, target: the dictionaries of documents and summaries. option: that named the file, for messages.
-
-    Raises:
-        InputError: there is no such file, it is damaged, or it is about other dictionaries.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    where = f"{option} {path}"
-    if not path.is_file():
-        raise InputError(f"{where}: there is no such file; etads-shortlist makes it")
-    Checksums(path.parent, ADVICE).verify([path.name])
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            about = file.metadata() or {}
-            names = set(file.keys())
-            arrays = {name: file.get_tensor(name) for name in names & {"frequent", "together"}}
-    except (SafetensorError, OSError, ValueError, TypeError, RuntimeError, OverflowError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{where} is damaged, or no shortlist ({reason}). {ADVICE}") from None
-    if about.get("format") != FORMAT:
-        raise InputError(f'{where} is no shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
-    for side, dictionary in (("source", source), ("target", target)):
-        made, found = about.get(f"{side}_dictionary"), fingerprint(dictionary)
-        if made != found:
-            raise InputError(
-                f"{where} was made with another {side} dictionary (fingerprint {made}) than the model's ({found}): "
-                "make one of the data with which the model was trained"
-            )
-    problem = _problem(arrays, known_words(source), known_words(target))
-    if problem:
-        raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
-    return Shortlist.of(arrays["frequent"], arrays["together"], source, target)
-
-
-def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
-    """What is wrong with the arrays of a file; empty if nothing."""
-    for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
-        array = arrays.get(name)
-        if array is None or array.dtype != np.int32 or array.ndim != dimensions:
-            return f"it has no {name!r}, or not as 32-bit integers in {dimensions} dimension(s)"
-        if array.size and not (least <= array.min() and array.max() < target_words):
-            return f"{name!r} has an id that is none of the {target_words:,} words of summaries"
-    if len(arrays["together"]) != source_words:
-        return f"'together' has {len(arrays['together']):,} rows for {source_words:,} words of documents"
-    return ""

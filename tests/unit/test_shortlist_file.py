@@ -17,12 +17,12 @@ from selection_data import write_data
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import shortlist_learning
 from fairseq_etads.commands.shortlist import main
+from fairseq_etads.data.shortlist_file import FORMAT, read_shortlist, write_shortlist
 from fairseq_etads.folder.config import SHORTLIST, read_config
 from fairseq_etads.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME, Checksums
 from fairseq_etads.text.files import InputError
 from fairseq_etads.vocabulary.dictionary import fingerprint, with_known_words
-from fairseq_etads.vocabulary.shortlist import FORMAT, read_shortlist, write_shortlist
 
 WORDS = [f"w{number}" for number in range(30)]
 
