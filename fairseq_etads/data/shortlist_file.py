@@ -2,7 +2,7 @@
 
 They are in the format safetensors: numbers and texts, and nothing that could run. "frequent" (F,) and "together"
 (V_s, k) are ids of words of summaries, int32; the row of "together" is the id of the document's word, and -1 fills rows
-with fewer than k. The texts beside them are the format, the fingerprints of both dictionaries, and what it is made from.
+with fewer than k. The texts beside them are the format, fingerprints of both dictionaries, and what it was made from.
 """
 
 import json
