@@ -354,10 +354,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
         extra["vocabulary"] = vocabulary
-        if "candidate_output" in cache:  # of a search with a shortlist
-            logits = cache["candidate_output"](readouts)
-        else:
-            logits = self.output_projection(readouts, cache.get("output_rows"))
+        output = cache.get("candidate_output")  # of a search with a shortlist
+        logits = self.output_projection(readouts, cache.get("output_rows")) if output is None else output(readouts)
         if vocabulary.candidates is not None:
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
@@ -370,10 +368,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities by extended id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column.
-
-        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
-        """
+        """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column."""
         logits, extra = net_output
         pointer: Optional[PointerOutput] = extra.get("pointer")
         scores = at_least_float32(logits).log_softmax(dim=-1) if pointer is None else pointer.log_probs(logits)
