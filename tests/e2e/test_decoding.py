@@ -37,7 +37,7 @@ def test_a_learnt_task_stays_solved_with_a_shortlist(trained, corpus, tmp_path):
     """All that a summary needs is in its document; of other words the lists have few."""
     file = tmp_path / "list.safetensors"
     said = run_command(
-        ["etads-shortlist", str(corpus / "bin"), "--frequent", "1", "--per-word", "1", "--out", str(file)]
+        ["etads-shortlist", str(corpus / "bin"), "--frequent", "1", "--per-word", "1", "--out", str(file)], cwd=tmp_path
     ).stdout
     length, words = map(int, re.search(r"validation: (\d+) of (\d+) words are on the list", said).groups())
     assert length < words - 5 and "100.00% of the known words" in said
