@@ -120,6 +120,7 @@ setup(
             "etads-compare=fairseq_etads.evaluation.compare_command:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",
             "etads-labels=fairseq_etads.commands.labels:main",
+            "etads-shortlist=fairseq_etads.commands.shortlist:main",
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",

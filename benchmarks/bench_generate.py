@@ -6,7 +6,8 @@
 Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
 number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
 this project's; and "ctranslate2", if that package is installed. "etads" has both mechanisms and the paper's decoding:
-Wu's length penalty, coverage penalty 1, and no trigram twice. Weights are random: a step costs the same whatever it
+Wu's length penalty, coverage penalty 1, and no trigram twice; "+ shortlist" with a shortlist as long as those of real
+text. Weights are random: a step costs the same whatever it
 says. The systems take turns; numbers are medians.
 
 Each system runs as its own command runs it. fairseq's is prepared by the calls of ``fairseq-generate``: its task's
@@ -43,12 +44,16 @@ from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.shortlist import Shortlist
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}
 FORMATS = ("fp32", "bf16", "int8")
+SHORTLIST = "+ shortlist"
 SYSTEMS = (
     "fairseq",
     *(f"{arch} {infer_dtype}" for infer_dtype in FORMATS for arch in ("etads_basic", "etads")),
+    *(f"etads {infer_dtype} {SHORTLIST}" for infer_dtype in ("fp32", "int8")),
     "ctranslate2 float32",
     "ctranslate2 int8",
 )
@@ -63,6 +68,9 @@ INSTRUCTIONS = {
     },
 }
 PROFILED_WORDS = 5
+FREQUENT, PER_WORD, POOL = 1000, 2, 600
+"""Of the random shortlist: lists of 1,830 words, as etads-shortlist makes them for 400 tokens and 50,000 words of
+SumPubMed, and 4,700 words on those of 8 documents together, which have 3,370 there because texts share words."""
 
 
 def with_fairseq(args, dictionary):
@@ -81,13 +89,26 @@ def with_fairseq(args, dictionary):
     return run
 
 
-def with_etads(args, dictionary, arch, infer_dtype):
-    """This project's search with one of its models."""
+def random_shortlist(args, dictionary):
+    """A table whose lists are as long, and overlap as much, as those of real text.
+
+    FREQUENT words are on all lists. Beside them and its own words, a list has words from a pool, which stands
+    for the words that go with the words of many documents.
+    """
+    words = known_words(dictionary)
+    generator = torch.Generator().manual_seed(0)
+    pool = torch.randperm(words - FREQUENT, generator=generator)[:POOL] + FREQUENT
+    chosen = torch.randint(len(pool), (words, PER_WORD), generator=generator)
+    return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
+
+
+def with_etads(args, dictionary, arch, infer_dtype, *more):
+    """This project's search with one of its models, and with ``more`` with a shortlist."""
     model = build(arch, args.vocabulary).eval()
     options = PAPER if arch == "etads" else {}
     generator = SummaryGenerator(
         [model], dictionary, args.beam, min_len=args.words, max_len_b=args.words, infer_dtype=infer_dtype,
-        keep_attention=False, **options,
+        keep_attention=False, shortlist=random_shortlist(args, dictionary) if more else None, **options,
     )  # fmt: skip
 
     def run(source, limit=None):
@@ -161,15 +182,15 @@ def documents(args, dictionary):
     return source
 
 
-def speeds(found, source, at_once, runs):
-    """System -> documents per second, the median over runs in which the systems take turns."""
+def speeds(found, source, at_once, runs, clock):
+    """System -> documents per second of the clock, the median over runs in which the systems take turns."""
     measured = {name: [] for name in found}
     for _ in range(runs):
         for name, run in found.items():
-            started = time.perf_counter()
+            started = clock()
             for batch in source.split(at_once):
                 run(batch)
-            measured[name].append(len(source) / (time.perf_counter() - started))
+            measured[name].append(len(source) / (clock() - started))
     return {name: round(statistics.median(values), 3) for name, values in measured.items()}
 
 
@@ -223,6 +244,7 @@ def resident(what):
 
 def measure(args):
     """The results of this process's instructions; without memory, which :func:`in_processes` adds."""
+    clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     source = documents(args, dictionary)
     made_systems = {name: made(name, args, dictionary) for name in chosen_systems(args)}
@@ -240,14 +262,15 @@ def measure(args):
         "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out; documents per second",
         "runs": args.runs,
         "quiet": not args.busy,
+        "clock": "processor" if args.processor_time else "wall",
         "documents": args.documents,
         "words": args.words,
         "same words as fairseq": {
             name: words == outputs["fairseq"] for name, words in outputs.items() if not name.startswith("etads ")
         } if "fairseq" in outputs else {},
         "documents per second": {
-            "together": speeds(found, source, args.documents, args.runs),
-            "one at a time": speeds(found, source[:2], 1, args.runs),
+            "together": speeds(found, source, args.documents, args.runs, clock),
+            "one at a time": speeds(found, source[:2], 1, args.runs, clock),
         },
         "operations": profiles,
     }  # fmt: skip
@@ -282,11 +305,16 @@ def main():
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--only", nargs="+", metavar="SYSTEM", help=f"by their first words; all: {', '.join(SYSTEMS)}")
     parser.add_argument("--busy", action="store_true", help="note that other programs use the processor meanwhile")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="count the processor's time on one thread: for a busy machine"
+    )
     parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
     parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
     parser.add_argument("--process", metavar="WHAT", help=argparse.SUPPRESS)  # "speed", or a system for its memory
     args = parser.parse_args()
     if args.process:
+        if args.processor_time:
+            torch.set_num_threads(1)
         warnings.simplefilter("ignore")
         logging.disable(logging.INFO)
         print(json.dumps(measure(args) if args.process == "speed" else peak_memory(args.process, args)))

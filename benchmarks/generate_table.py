@@ -48,6 +48,8 @@ def table(found):
     names = []
     for report in found:
         busy = "" if report["quiet"] else ", **busy**"
+        if report.get("clock", "wall") == "processor":
+            busy += ", processor time of one thread"
         if report["words"] != 100:
             busy += f", {report['words']} words"
         top.append(f" {heading(report)}{busy}: {report['documents']} at once | 1 at a time | peak GB |")

@@ -27,7 +27,7 @@ _DEPRECATED = ("no_early_stop", "no_beamable_mm")
 _DECODING = (
     *("allow_unk", "replace_unknown", "coverage_penalty", "coverage_penalty_type", "stepwise_coverage_penalty"),
     *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
-    *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor"),
+    *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor", "shortlist"),
 )
 _SCORING = ("samples", "print_samples")
 _GENERATING = ("args", "post_process", "detok", "detok_args")
@@ -94,6 +94,8 @@ class CheckedOptions:
         """Build a generator; ValueError if an option has no effect on it."""
         parent: Any = super()
         check_selection(self.cfg.selection, args, models)
+        if self.cfg.shortlist and getattr(args, "score_reference", False):
+            raise ValueError(f"--shortlist {self.cfg.shortlist} has no effect with --score-reference: choose one")
         if seq_gen_cls is SummaryGenerator:
             check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
         return parent.build_generator(models, args, seq_gen_cls, *rest, **kwargs)

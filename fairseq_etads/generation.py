@@ -27,8 +27,10 @@ from .search.language_model import check_dictionary
 from .search.penalties import Scoring, coverage_penalty, length_penalty
 from .search.progress import OnStep
 from .search.settings import SearchSettings, SpecialTokens, selection_of
+from .search.shortlisting import check_shortlist
 from .search.strategies import check_strategy
 from .vocabulary.dictionary import known_words
+from .vocabulary.shortlist import Shortlist
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class SummaryGenerator:
         source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
         inference_models: for each model its copies for inference in the format wanted, shared with other generators;
             None: made here.
+        shortlist: the words that there are for a document, of a file that ``etads-shortlist`` made; None: all.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
@@ -79,6 +82,7 @@ class SummaryGenerator:
         *,
         source_dictionary: Optional[Any] = None,
         inference_models: Optional[Sequence[Optional[InferenceModel]]] = None,
+        shortlist: Optional[Shortlist] = None,
         **options: Any,
     ):
         _refuse_unknown(options)
@@ -100,6 +104,9 @@ class SummaryGenerator:
         check_strategy(self.search, self.settings.beam_size, words)
         if lm_model is not None:
             check_dictionary(lm_model, tgt_dict, words)
+        if shortlist is not None:
+            check_shortlist(self.models, self.search)
+        self.shortlist = shortlist
         self.special = SpecialTokens.of(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
         if inference_models is None:
@@ -159,16 +166,17 @@ class SummaryGenerator:
         # the copies are in evaluation mode, and nobody else changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with evaluating(others if self.lm_model is None else [*others, self.lm_model]):
-            results = BeamSearch(
+            search = BeamSearch(
                 settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
-                constraints, bos_token, encoded, on_step,
-            ).run()  # fmt: skip
+                constraints, bos_token, encoded, on_step, self.shortlist,
+            )  # fmt: skip
+            results = search.run()
             _warn_of_impossible(results, sample.get("id"))
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if pointer_of(model) is not None)
                 selection = selection_of(sample, settings)
-                source_words.add_copied_positions(results, copying, net_input, special, selection)
+                source_words.add_copied_positions(results, copying, net_input, special, selection, search.candidates)
         if settings.replace_unk:
             source_words.replace_unknown_words(
                 results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict

@@ -155,6 +155,13 @@ class SummarizationConfig(FairseqDataclass):
             "is divided by the sum"
         },
     )
+    shortlist: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "file that etads-shortlist made: the softmax runs over the words that are frequent or go with the "
+            "words of the document, which is faster with a large vocabulary (default: over all words)"
+        },
+    )
     early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
         default=SearchSettings.early_stopping,
         metadata={
@@ -262,7 +269,7 @@ def _refuse_unknown(args: Any) -> None:
     """Raise ValueError for an option that does not exist, if ``args`` are options of generation and nothing else."""
     if not isinstance(args, DictConfig):
         return
-    ours = {*_OWN_NAMES, "replace_unknown"}
+    ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
         known = ", ".join(sorted({*ours, *_FAIRSEQS_NAMES, *_SEARCHES}))

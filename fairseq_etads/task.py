@@ -3,6 +3,7 @@
 import filecmp
 import logging
 import os
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -20,6 +21,7 @@ from .data.checked import CheckedTask
 from .data.factors import FactoredTask
 from .data.pairs import SummarizationDataset
 from .data.selection import SelectedTask
+from .data.shortlist_file import read_shortlist
 from .data.unknown_words import check_data
 from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
@@ -269,6 +271,9 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
             options = {**search_options(self.cfg, args, self.src_dict), **options}
+            shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
+            if shortlist:
+                options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError(
                     "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"

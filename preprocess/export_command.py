@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from fairseq_etads.console import Parser, run
 from fairseq_etads.folder.card import CardInfo, check_code, model_card, read_scores
-from fairseq_etads.folder.config import DTYPES
+from fairseq_etads.folder.config import DTYPES, SHORTLIST
 from fairseq_etads.search import call_options
 from fairseq_etads.text.files import InputError
 
@@ -21,6 +21,7 @@ from .prepare import prepared_options
 EXAMPLES = """\
 examples:
   etads-export runs/quickstart model
+  etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors --infer-dtype int8
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
 The folder is then all that is needed:
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         default="fp32",
         help="how weights are stored; fp16 takes half the room (default: fp32)",
     )
+    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="default: the name of FOLDER")
     card.add_argument("--license", default="", help="such as mit or cc-by-4.0")
@@ -65,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "defaults of decoding, which the folder remembers (where not given: "
         + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
         + ")",
+        without=["shortlist"],
     )
     return parser
 
@@ -110,7 +113,8 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
 
 
 def _export(args: argparse.Namespace) -> None:
-    decoding = call_options.given_on(args)
+    given = {name: value for name, value in vars(args).items() if name != "shortlist"}
+    decoding = call_options.given_on(argparse.Namespace(**given))
     call_options.search_settings(decoding)
     prepared = args.prepared or args.run / "prepared"
     checkpoint = _checkpoint(args)
@@ -129,6 +133,9 @@ def _export(args: argparse.Namespace) -> None:
         return model_card(made.config, made.parameters, words, info)
 
     extra = {"idf.txt": idf} if idf.is_file() else {}
+    if args.shortlist is not None:
+        extra[SHORTLIST] = args.shortlist
+        decoding["shortlist"] = True
     source = Source(checkpoint, prepared / "bin", text_options, extra)
     exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
     size = sum(path.stat().st_size for path in args.folder.iterdir())

@@ -20,6 +20,7 @@
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
+#   --shortlist FILE   what etads-shortlist made: faster with a large vocabulary; see docs/decoding.md
 #   --max-tokens N   source tokens in a batch (default: 8000)
 #   --shard I/N      summarise only the I-th of N shares, and join all of them if they are there; see below
 #   --cpu            do not use a GPU
@@ -40,7 +41,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" shortlist="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -59,6 +60,7 @@ while [ $# -gt 0 ]; do
         --max-tokens) need_value "$@"; max_tokens=$2; shift 2 ;;
         --length-penalty-type | --coverage-penalty | --no-repeat-ngram-size | --infer-dtype)
             need_value "$@"; more+=("$1" "$2"); shift 2 ;;
+        --shortlist) need_value "$@"; shortlist=$2; more+=("$1" "$2"); shift 2 ;;
         --shard) need_value "$@"; shard=$2; shift 2 ;;
         --cpu) more+=(--cpu); shift ;;
         -h | --help) usage ;;
@@ -79,6 +81,7 @@ prepared=${prepared:-$run/prepared}
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
+[ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist makes it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"
 if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
@@ -128,6 +131,7 @@ else
     reads=("$prepared/tokens/$subset.source")
     seq "$wanted" > "$scratch/names"
 fi
+[ -z "$shortlist" ] || reads+=("$shortlist")
 
 # summarise WANTED [options]: run fairseq's command, which summarises about so many documents.
 summarise() {

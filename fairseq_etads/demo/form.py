@@ -27,6 +27,8 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """What the page needs to know of each option, in the order in which it shows them."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
+    if "shortlist" not in decoding:  # the folder has none
+        names.remove("shortlist")
     found = []
     for name in names:
         option = call_options.OPTIONS[name]

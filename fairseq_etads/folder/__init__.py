@@ -4,6 +4,7 @@ config.json          architecture and options, lengths, text processing, default
 model.safetensors    the weights, tied ones once
 dict.source.txt, dict.target.txt   the words that the model knows, in fairseq's format
 codes.bpe, sentencepiece.model …   the subword model, if there is one
+shortlist.safetensors   words that go with words of documents, of a folder that decodes with a shortlist
 factors.json, dict.factor-NAME.txt, idf.txt   of a model that reads source factors
 README.md            the model card
 SHA256SUMS           checksums of all but README.md, see ``text/checksums.py``

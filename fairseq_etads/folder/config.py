@@ -12,6 +12,8 @@ from ..text.files import InputError
 from ..text.words import WORD_KINDS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+SHORTLIST = "shortlist.safetensors"
+"""What etads-shortlist makes; of a folder that decodes with it."""
 BUNDLED = Path(__file__).parents[1] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"

@@ -14,13 +14,14 @@ from fairseq.data import Dictionary
 
 from .. import __version__
 from ..data.factors import FILE as FACTORS
+from ..data.shortlist_file import read_shortlist
 from ..task import SummarizationTask
 from ..text.checksums import Checksums
 from ..text.files import InputError
 from ..text.tokenizer import TextConfig
 from ..vocabulary.dictionary import known_words
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SUBWORDS, WEIGHTS, FolderConfig
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
 from .weights import stored_form, write_weights
 
@@ -63,6 +64,8 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    if SHORTLIST in source.extra_files:
+        read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
     tensors, shared = stored_form(model.state_dict(), dtype)
     config = FolderConfig(
         architecture=_architecture(cfg),
@@ -83,7 +86,7 @@ def export(
         _write_dictionaries(partial, task)
         _copy_files(partial, source, config)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
-        listed = [*needed_files(config), *source.extra_files]
+        listed = dict.fromkeys([*needed_files(config), *source.extra_files])
         Checksums(partial).add(*listed)
         _try_out(partial, tensors)
         with contextlib.suppress(FileNotFoundError):

@@ -6,21 +6,23 @@ import os
 import struct
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from fairseq.data import encoders
 from torch import nn
 
 from .. import plugin  # noqa: F401  # registers the architectures
+from ..data.shortlist_file import read_shortlist
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import Checksums
 from ..text.files import InputError
 from ..text.tokenizer import TextConfig, TextTokenizer
+from ..vocabulary.shortlist import Shortlist
 from . import model_options
-from .config import ADVICE, CONFIG, DICTIONARIES, WEIGHTS, FolderConfig, read_config
+from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
 from .weights import read_weights
 
 
@@ -33,6 +35,7 @@ class LoadedFolder(NamedTuple):
         task: with the dictionaries and the lengths to which texts are cut.
         tokenizer: raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
+        shortlist: of the folder; None if it has none.
     """
 
     config: FolderConfig
@@ -40,6 +43,7 @@ class LoadedFolder(NamedTuple):
     task: SummarizationTask
     tokenizer: TextTokenizer
     subwords: Any
+    shortlist: Optional[Shortlist]
 
 
 def load_folder(folder: Path) -> LoadedFolder:
@@ -58,7 +62,10 @@ def load_folder(folder: Path) -> LoadedFolder:
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )
-    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config))
+    shortlist = None
+    if (folder / SHORTLIST).is_file():
+        shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
+    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config), shortlist)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
@@ -69,6 +76,7 @@ def needed_files(config: FolderConfig) -> List[str]:
         WEIGHTS,
         *DICTIONARIES,
         *config.subword_files.values(),
+        *([SHORTLIST] if config.decoding.get("shortlist") else []),
         *(["factors.json", *factors] if factors else []),
     ]
 
@@ -76,12 +84,15 @@ def needed_files(config: FolderConfig) -> List[str]:
 def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing, or not what SHA256SUMS says."""
     checksums = Checksums(folder, ADVICE)
-    for name in needed_files(config):
+    needed = needed_files(config)
+    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, and not used unless a call says so
+        needed.append(SHORTLIST)
+    for name in needed:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
         if checksums.listed and name not in checksums.listed:
             raise InputError(f"{folder / CHECKSUMS} does not list {name}. {ADVICE}")
-    checksums.verify(needed_files(config))
+    checksums.verify(needed)
 
 
 def _check_options(folder: Path, config: FolderConfig) -> None:

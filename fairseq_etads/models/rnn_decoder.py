@@ -353,14 +353,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """Logits (N, T, C) of readouts (N, T, R); adds "vocabulary" and "pointer" to the extras."""
         # in search the vocabulary and its rows are kept from step to step; in training each call's rows have a gradient
-        cache = encoder_out if incremental_state is not None else {}
+        cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
             if cache["vocabulary"].candidates is not None:
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
         extra["vocabulary"] = vocabulary
-        logits = self.output_projection(readouts, cache.get("output_rows"))
+        output = cache.get("candidate_output")  # of a search with a shortlist
+        logits = self.output_projection(readouts, cache.get("output_rows")) if output is None else output(readouts)
         if vocabulary.candidates is not None:
             logits = vocabulary.candidates.restrict(logits)
         if self.pointer is not None:
@@ -374,13 +375,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities by extended id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column."""
+        """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column."""
         logits, extra = net_output
         pointer: Optional[PointerOutput] = extra.get("pointer")
         scores = at_least_float32(logits).log_softmax(dim=-1) if pointer is None else pointer.log_probs(logits)
-        candidates: Optional[Candidates] = extra["vocabulary"].candidates
-        if candidates is not None:
-            scores = candidates.spread(scores)
+        scores = extra["vocabulary"].by_search_id(scores)
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:

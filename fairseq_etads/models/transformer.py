@@ -168,6 +168,9 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(prev_output_tokens, source, steps, self.dictionary.unk())
             extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots, history)
+        if "candidate_output" in encoder_out:  # of a search with a shortlist
+            logits = encoder_out["candidate_output"](states)  # (N, T, C)
+            return extra["vocabulary"].candidates.restrict(logits), extra
         words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
         if words is None:
             return self.output_layer(states), extra
@@ -184,7 +187,10 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer."""
+        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
+
+        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
+        """
         logits, extra = net_output
         pointer: Optional[PointerOutput] = extra.get("pointer") if extra else None
         if pointer is None:

@@ -10,6 +10,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
+from ..vocabulary.shortlist import Shortlist
 from .blocking import NGramBlocker
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
@@ -18,6 +19,7 @@ from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
 from .progress import OnStep, Reading, best_so_far
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
+from .shortlisting import batch_candidates, in_columns
 from .strategies import extended_constraints, for_one_search, widest_beam
 
 
@@ -54,7 +56,7 @@ class Source(NamedTuple):
 class BeamSearch:
     """The search over one batch of B documents.
 
-    Inside, words have extended ids (see :mod:`fairseq_etads.vocabulary.output`); V is the width of the models'
+    Inside, words have search ids (see :mod:`fairseq_etads.vocabulary.output`); V is the width of the models'
     distributions.
 
     Args:
@@ -65,6 +67,10 @@ class BeamSearch:
         language_model: its log-probabilities are added to the ensemble's, or None; in evaluation mode.
         dictionary: the target's, for messages.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
+        shortlist: what words there are for a document; None: all.
+
+    Attributes:
+        candidates: the words of the softmax with a shortlist; otherwise None.
 
     Raises:
         ValueError: an option does not fit this batch or these models.
@@ -85,6 +91,7 @@ class BeamSearch:
         bos_token: Optional[int],
         encoded: Optional[EncodedBatch] = None,
         on_step: Optional[OnStep] = None,
+        shortlist: Optional[Shortlist] = None,
     ):
         self.on_step = on_step
         self.settings, self.scoring, self.special = settings, settings.scoring, special
@@ -93,11 +100,15 @@ class BeamSearch:
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         self.min_len, self.max_len = self._length_limits()
         self.start = special.eos if bos_token is None else bos_token
+        self.candidates = batch_candidates(
+            shortlist, net_input, prefix_tokens, constraints, special, self.start, settings.beam_size
+        )
         self.ensemble = Ensemble(
             models, net_input, self.documents, settings.beam_size, settings.temperature, encoded,
-            selection_of(sample, settings),
+            selection_of(sample, settings), self.candidates,
         )  # fmt: skip
-        self.vocabulary = output_vocabulary(models, net_input)
+        self.vocabulary = output_vocabulary(models, net_input, self.candidates)
+        self.special, self.start = in_columns(special, self.start, self.candidates)
         self.language_model: Optional[LanguageModel] = None
         if language_model is not None and settings.lm_weight:
             self.language_model = LanguageModel(language_model, settings.lm_weight, self.vocabulary)
@@ -112,7 +123,7 @@ class BeamSearch:
         )  # fmt: skip
         self.blocker: Optional[NGramBlocker] = None
         if settings.no_repeat_ngram_size:
-            self.blocker = NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat)
+            self.blocker = NGramBlocker(settings.no_repeat_ngram_size, self.special.may_repeat)
 
     def _length_limits(self) -> Tuple[int, int]:
         """Fewest and most tokens before the end symbol."""
@@ -132,7 +143,8 @@ class BeamSearch:
         return settings.min_len, longest
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """The words that summaries must begin with, (B, T), as extended ids."""
+        """The words that summaries must begin with, (B, T), as search ids."""
+        prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
         if self.settings.exact_length:  # which alone says where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = prefix.ne(self.special.pad) & prefix.ne(self.special.eos)
@@ -142,7 +154,7 @@ class BeamSearch:
                 f"--prefix-size: a summary must begin with {longest} tokens and has at most {self.max_len} "
                 "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
             )
-        return prefix if self.vocabulary is None else self.vocabulary.extended_ids(prefix)
+        return prefix
 
     def run(self) -> Results:
         """The finished hypotheses of each document, best first, with ids of the dictionary."""

@@ -73,8 +73,12 @@ OPTIONS: Dict[str, CallOption] = {
         "number format of the model's products; auto tries which is the fastest on this processor",
         INFER_DTYPES,
     ),
+    "shortlist": CallOption(
+        "shortlist", bool, "write words of the folder's shortlist alone, which is faster with a large vocabulary"
+    ),
 }
-"""Name -> option. On a command line the name has dashes for underscores."""
+"""Name -> option. On a command line the name has dashes for underscores. "shortlist" is no setting of the search: a
+model folder may have one."""
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
 """Where these differ from :class:`SearchSettings`; they are those of ``scripts/generate.sh``."""
@@ -152,10 +156,16 @@ class _Switch(argparse.Action):
         setattr(namespace, self.dest, not str(option_string).startswith("--no-"))
 
 
-def add_arguments(parser: argparse.ArgumentParser, title: str) -> None:
-    """Add the options of decoding to a parser, in a group of their own; those that are not given are left out."""
+def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
+    """Add the options of decoding to a parser, in a group of their own; those that are not given are left out.
+
+    Args:
+        without: options that the parser does not get.
+    """
     group = parser.add_argument_group(title)
     for name, option in OPTIONS.items():
+        if name in without:
+            continue
         if option.kind is bool:
             group.add_argument(flag(name), action=_Switch, nargs=0, default=argparse.SUPPRESS, help=option.help)
         else:

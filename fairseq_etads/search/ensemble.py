@@ -10,8 +10,10 @@ from ..attention import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
+from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .encoded import EncodedBatch, EncodedModel
+from .shortlisting import restricted
 
 
 class Member:
@@ -98,7 +100,11 @@ class Member:
 
 
 class SharingMember(Member):
-    """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`)."""
+    """A model of this project: its beams share the document's row (see :mod:`fairseq_etads.layers.beam_state`).
+
+    Args:
+        selection: which words its pointer may copy; None: all. candidates: the words of its softmax; None: all V.
+    """
 
     first_beam = 1
 
@@ -109,8 +115,11 @@ class SharingMember(Member):
         encoded: Optional[EncodedModel],
         documents: int,
         selection: Optional[Selection] = None,
+        candidates: Optional[Candidates] = None,
     ):
         super().__init__(model, net_input, encoded)
+        self._restricted = restricted(model, net_input["src_tokens"], candidates)
+        self.encoder_out = {**self.encoder_out, **self._restricted}
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)
         if encoded is not None:
@@ -136,7 +145,8 @@ class SharingMember(Member):
         self.state.reorder(parents, documents)
         self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
         if documents is not None:
-            self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
+            selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
+            self.encoder_out = {**self._restricted, **selected}  # encoders drop what they do not know
 
 
 class RepeatingMember(Member):
@@ -206,6 +216,7 @@ class Ensemble:
         temperature: see :meth:`Member.step`.
         encoded: what the models have computed of this batch before; filled if it is empty.
         selection: which words pointers may copy; None: all.
+        candidates: the words of all softmaxes, whose columns are then the search ids; None: all V.
 
     Attributes:
         decided_against: (B, beam, V) bool, the words that all models give no probability in the last step, because
@@ -223,12 +234,13 @@ class Ensemble:
         temperature: float,
         encoded: Optional[EncodedBatch] = None,
         selection: Optional[Selection] = None,
+        candidates: Optional[Candidates] = None,
     ):
         self.temperature = temperature
         self.documents = documents
         kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
         self.members: List[Member] = [
-            SharingMember(model, net_input, part, documents, selection)
+            SharingMember(model, net_input, part, documents, selection, candidates)
             if decoder_capabilities(model).shares_documents
             else RepeatingMember(model, net_input, part, documents, beam)
             for model, part in zip(models, kept)
@@ -305,11 +317,19 @@ def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
     return attentions[0] if len(attentions) == 1 else torch.stack(attentions).mean(0)
 
 
-def output_vocabulary(models: List[Any], net_input: Dict[str, Tensor]) -> Optional[OutputVocabulary]:
+def output_vocabulary(
+    models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
+) -> Optional[OutputVocabulary]:
     """The words of an ensemble's distributions: with the documents' own if one of the models has a pointer.
 
     None if none of the models has an output vocabulary.
+
+    Args:
+        candidates: the words of all softmaxes, whose columns are then the search ids; None: what the models have.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
+    if able and candidates is not None:
+        found: OutputVocabulary = restricted(able[0], net_input["src_tokens"], candidates)["vocabulary"]
+        return found
     return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None

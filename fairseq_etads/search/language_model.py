@@ -44,7 +44,7 @@ class LanguageModel:
         """Add the next words' weighted log-probabilities, in place.
 
         Args:
-            lprobs: (B, beam, V + K), by extended id. tokens: (B, beam, t), extended ids, start symbol included.
+            lprobs: (B, beam, V + K), by search id. tokens: (B, beam, t), search ids, start symbol included.
 
         Raises:
             ValueError: the model has fewer words than the ensemble.

@@ -133,6 +133,7 @@ class WideLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
         super().__init__()
         self.out_features = len(weight)
+        self._weight, self._bias, self._make = weight.detach(), None if bias is None else bias.detach(), make
         starts = range(0, len(weight), OUTPUT_BLOCK)
         ends = [min(start + OUTPUT_BLOCK, len(weight)) for start in starts]
         self.ranges = list(zip(starts, ends))
@@ -140,6 +141,10 @@ class WideLinear(nn.Module):
             make(weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
         )
         self._memory = _ThreadMemory()
+
+    def of_words(self, words: Tensor) -> "WideLinear":
+        """The layer of some of the words (ids (C,)), with weights packed anew: (…, in) -> (…, C)."""
+        return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
         """(…, in) -> (…, V) in float32. ``rows``, which a recurrent decoder passes, are all words here: None."""

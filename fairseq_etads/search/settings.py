@@ -257,4 +257,4 @@ def present_value(name: str, decoding: Dict[str, Any]) -> Any:
         name: of :data:`~fairseq_etads.search.call_options.OPTIONS`. decoding: options that are given; others have their
             defaults.
     """
-    return decoding.get(name, DEFAULTS.get(name, _SETTING_DEFAULTS[OPTIONS[name].setting]))
+    return decoding.get(name, DEFAULTS.get(name, _SETTING_DEFAULTS.get(OPTIONS[name].setting, False)))

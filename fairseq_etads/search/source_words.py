@@ -11,8 +11,10 @@ from fairseq.data import data_utils
 from torch import Tensor, nn
 
 from ..layers.pointer import Selection
+from ..vocabulary.candidates import Candidates
 from .hypotheses import Results
 from .settings import SpecialTokens
+from .shortlisting import restricted
 
 
 def replace_unknown_words(
@@ -62,10 +64,12 @@ def add_copied_positions(
     net_input: Dict[str, Tensor],
     special: SpecialTokens,
     selection: Optional[Selection] = None,
+    candidates: Optional[Candidates] = None,
 ) -> None:
     """Set "copied_from" (T,): for each token its position in the source, or -1 if it was generated.
 
-    Reads the finished summaries once more with ``model``, which has a pointer and copies words of ``selection``.
+    Reads the finished summaries once more with ``model``, which has a pointer, copies words of ``selection`` and
+    generates words of ``candidates``.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
@@ -73,7 +77,12 @@ def add_copied_positions(
     before = tokens.roll(1, dims=1)
     before[:, 0] = special.eos
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
-    logits, extra = model(**{**inputs, "prev_output_tokens": before})
+    if candidates is None:
+        logits, extra = model(**{**inputs, "prev_output_tokens": before})
+    else:
+        found = restricted(model, inputs["src_tokens"], candidates.select(documents))
+        encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
+        logits, extra = model.decoder(before, encoder_out=encoder_out)
     pointer = extra["pointer"]
     if selection is not None:
         pointer = pointer.selected(selection._replace(probabilities=selection.probabilities[documents]))

@@ -57,6 +57,8 @@ def for_one_search(strategy: Any, vocabulary: Optional[OutputVocabulary], ids: I
     strategy = copy.copy(strategy)
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         strategy.prefix_allowed_tokens_fn = _AllowedWords(strategy.prefix_allowed_tokens_fn, vocabulary, list(ids))
+    if isinstance(strategy, fairseq_search.Sampling) and vocabulary is not None and vocabulary.candidates is not None:
+        strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
         slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
         strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # more than any extended id

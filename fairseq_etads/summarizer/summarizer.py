@@ -63,7 +63,7 @@ class Summarizer:
                 f"{folder}: the model reads source factors ({', '.join(self._model.factors)}), which raw text does not "
                 "have: prepare the documents with etads-prepare --factors, and use fairseq-generate"
             )
-        self._texts = TextProcessing(loaded)
+        self._texts, self._shortlist = TextProcessing(loaded), loaded.shortlist
         self._has_pointer = pointer_of(self._model) is not None
         self._forget_searches()
 
@@ -216,6 +216,9 @@ class Summarizer:
 
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
+        has_shortlist = settings.get("shortlist", False)
+        if has_shortlist and self._shortlist is None:
+            raise InputError(f"--shortlist: {self.folder} has none; make it anew with etads-export --shortlist FILE")
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
@@ -227,7 +230,7 @@ class Summarizer:
                 inference_models=[self._copies[infer_dtype]],
                 copied_positions=self._has_pointer and origins,
                 keep_attention=replaces,
-                **settings,
+                **{**settings, "shortlist": self._shortlist if has_shortlist else None},
             )
         except ValueError as error:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None

@@ -77,12 +77,21 @@ class Candidates:
         is_slot = ids >= self.known_words
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
+    def extended_ids(self, columns: Tensor) -> Tensor:
+        """Columns of any shape -> extended ids, what :meth:`columns` has turned into them."""
+        is_slot = columns >= len(self)
+        return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
+
     def restrict(self, logits: Tensor) -> Tensor:
-        """Logits (N, T, C) with minus infinity for the words that are not on a text's own list."""
+        """Logits (N, T, C) with minus infinity for words that are not on a text's own list; in place without gradient.
+
+        N is a multiple of B, and rows of one text follow each other.
+        """
         if self.allowed is None:
             return logits
         allowed = self.allowed.repeat_interleave(len(logits) // len(self.allowed), dim=0)
-        return logits.masked_fill(~allowed[:, None], -math.inf)
+        fill = logits.masked_fill if torch.is_grad_enabled() else logits.masked_fill_
+        return fill(~allowed[:, None], -math.inf)
 
     def spread(self, scores: Tensor) -> Tensor:
         """Log-probabilities (N, T, C + K) by column -> (N, T, V + K) by extended id, minus infinity elsewhere."""

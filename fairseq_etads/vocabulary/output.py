@@ -4,9 +4,12 @@ A word has up to three numbers:
 
 - its *id in the dictionary*: 0 … V-1 for the words that summaries know, and from V on for words that are only copied;
 - its *extended id* in a batch: the same below V, then V + k for slot k of its document (see ``batch_vocab.py``).
-  ``get_normalized_probs`` gives probabilities by extended id, and the search works with them;
+  ``get_normalized_probs`` gives probabilities by extended id;
 - its *column* in the decoder's logits: the same as the extended id unless the softmax runs over candidates only (see
   ``candidates.py``). The criterion and the pointer work with columns.
+
+The search works with extended ids, or, with a shortlist (see ``shortlist.py``), with columns, so that nothing in it is
+as wide as the vocabulary. *Search ids* are whichever of the two it is.
 """
 
 from typing import Any, NamedTuple, Optional
@@ -28,12 +31,14 @@ class OutputVocabulary(NamedTuple):
         known_words: V. unk: id of the unknown word.
         slots: the words of the documents that can be copied; None for a model without a pointer.
         candidates: the words of the softmax; None: all V.
+        by_column: whether ``get_normalized_probs`` gives probabilities by column, and search ids are columns.
     """
 
     known_words: int
     unk: int
     slots: Optional[BatchVocab] = None
     candidates: Optional[Candidates] = None
+    by_column: bool = False
 
     @classmethod
     def of(
@@ -66,28 +71,49 @@ class OutputVocabulary(NamedTuple):
             return extended
         return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
 
-    def dictionary_ids(self, extended: Tensor, document: Optional[int] = None) -> Tensor:
-        """Extended ids (N, T), or (T,) of one document's summary -> ids of the dictionary."""
+    def search_ids(self, tokens: Tensor) -> Tensor:
+        """Ids of the dictionary -> search ids; words that have none become unknown."""
+        return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
+
+    def _from_search(self, search_ids: Tensor) -> Tensor:
+        """Search ids of any shape -> extended ids."""
+        if self.by_column and self.candidates is not None:
+            return self.candidates.extended_ids(search_ids)
+        return search_ids
+
+    def by_search_id(self, scores: Tensor) -> Tensor:
+        """Log-probabilities (N, T, C + K) by column -> by search id, minus infinity for what has no column."""
+        return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
+
+    def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
+        """Search ids (N, T), or (T,) of one document's summary -> ids of the dictionary."""
+        extended = self._from_search(search_ids)
         if self.slots is None:
             return extended
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
-    def known_ids(self, extended: Tensor) -> Tensor:
-        """Extended ids (any shape) -> ids of known words, for a model that has no others: a slot becomes unknown."""
-        return hide_unknown_words(extended, self.known_words, self.unk)
+    def known_ids(self, search_ids: Tensor) -> Tensor:
+        """Search ids (any shape) -> ids of known words, for a model that has no others: a slot becomes unknown."""
+        return hide_unknown_words(self._from_search(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
-        """Add to scores (…, V + K), by extended id, those of a model that has only known words; in place.
+        """Add to scores by search id, (…, V + K) or (…, C + K), those of a model that has only known words; in place.
 
         Args:
             known: (…, at least V), by id. Each slot is given the score of the unknown word.
         """
-        scores[..., : self.known_words] += known[..., : self.known_words]
-        scores[..., self.known_words :] += known[..., self.unk, None]
+        if self.by_column and self.candidates is not None:
+            own = known[..., self.candidates.words]  # (…, C)
+        else:
+            own = known[..., : self.known_words]
+        scores[..., : own.shape[-1]] += own
+        scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def own_words(self, words: Tensor, document: int) -> Tensor:
-        """Extended ids (m,) of those of the words (n,), ids of the dictionary, that one document's summary may hold."""
-        ids = self.select(torch.tensor([document], device=words.device)).producible_ids(words[None])[0]
+        """Search ids (m,) of those of the words (n,), ids of the dictionary, that one document's summary may hold."""
+        vocabulary = self.select(torch.tensor([document], device=words.device))
+        translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
+        ids = translate(words[None])[0]
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
 
     def select(self, documents: Tensor) -> "OutputVocabulary":

@@ -33,6 +33,24 @@ def test_a_learnt_task_stays_solved(options, trained, corpus):
     assert right >= 0.85 * len(expected), f"{right} of {len(expected)}"
 
 
+def test_a_learnt_task_stays_solved_with_a_shortlist(trained, corpus, tmp_path):
+    """All that a summary needs is in its document; of other words the lists have few."""
+    file = tmp_path / "list.safetensors"
+    said = run_command(
+        ["etads-shortlist", str(corpus / "bin"), "--frequent", "1", "--per-word", "1", "--out", str(file)], cwd=tmp_path
+    ).stdout
+    length, words = map(int, re.search(r"validation: (\d+) of (\d+) words are on the list", said).groups())
+    assert length < words - 5 and "100.00% of the known words" in said
+    options = ["--shortlist", str(file), "--infer-dtype", "int8", "--beam", "3"]
+    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)
+    expected = (corpus / "text" / "test.target").read_text().splitlines()
+    right = sum(found[n] == target for n, target in enumerate(expected))
+    assert right >= 0.85 * len(expected), f"{right} of {len(expected)}"
+    listed = [set(document.split()) for document in (corpus / "text" / "test.source").read_text().splitlines()]
+    foreign = sum(bool(set(found[n].split()) - words) for n, words in enumerate(listed))
+    assert foreign <= 0.05 * len(listed)
+
+
 def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
     """A plugin beside ours puts fairseq's generator back; scores must agree, and words but for equally good ones."""
     (tmp_path / "plain").mkdir()

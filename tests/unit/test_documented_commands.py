@@ -45,7 +45,7 @@ WITH_FILES = {
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--text": ("{}/test.source", "{}/test.target", "{}/test.package"),
     "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
-    **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint")},
+    **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
 }
 """Option -> the files that a script wants to find where its value points; a folder stands for prepared data."""
 COMPLETE = ["data", "--task", "summarization", "--arch", "etads"]

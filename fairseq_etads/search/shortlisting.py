@@ -1,0 +1,125 @@
+"""A search with a shortlist: which words a batch's documents may need, and what a model computes for these alone.
+
+The words of a batch are the union of its documents' lists, and each document's distribution is a softmax over its own
+list, so that its summary does not depend on the other documents. The search works with columns of the union.
+"""
+
+import functools
+from dataclasses import replace
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq import search as fairseq_search
+from torch import Tensor
+
+from ..layers.capabilities import decoder_capabilities
+from ..layers.linear import is_plain_linear
+from ..layers.recurrent import OutputLayer
+from ..vocabulary.candidates import Candidates
+from ..vocabulary.embedding import SharedTableOutput
+from ..vocabulary.output import OutputVocabulary
+from ..vocabulary.shortlist import Shortlist
+from .products import WideLinear
+from .settings import SpecialTokens
+
+
+def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
+    """Raise ValueError if a model's softmax cannot run over a shortlist, or a search could want other words.
+
+    Args:
+        strategy: fairseq's search object.
+    """
+    for model in models:
+        capabilities = decoder_capabilities(model)
+        output = getattr(getattr(model, "decoder", None), "output_projection", None)
+        if not capabilities.has_output_vocabulary:
+            raise ValueError(f"--shortlist goes with models of this project only, not with {type(model).__name__}")
+        if capabilities.large_vocabulary_trick:
+            raise ValueError(
+                f"--shortlist does not go with --large-vocabulary-trick {capabilities.large_vocabulary_trick}, with "
+                "which the model's softmax runs over a list of its own: leave it out"
+            )
+        if capabilities.has_adaptive_softmax or not (
+            is_plain_linear(output) or isinstance(output, (SharedTableOutput, OutputLayer))
+        ):
+            raise ValueError(
+                "--shortlist needs a model with one output layer over all words, without --adaptive-softmax-cutoff"
+            )
+    if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
+        raise ValueError("--shortlist does not go with prefix_allowed_tokens_fn, which may want other words")
+
+
+def batch_candidates(
+    shortlist: Optional[Shortlist],
+    net_input: Dict[str, Tensor],
+    prefix: Optional[Tensor],
+    constraints: Optional[Tensor],
+    special: SpecialTokens,
+    start: int,
+    beam: int,
+) -> Optional[Candidates]:
+    """The words of the softmax for a batch; None without a shortlist.
+
+    Words of a document's prefix and constraints are on its list, and the search's special tokens on all lists.
+
+    Args:
+        prefix: (B, T) or None. constraints: (B, n), packed, or None. start: the start symbol.
+    """
+    if shortlist is None:
+        return None
+    extra = [] if prefix is None else [prefix]
+    if constraints is not None:
+        extra.append(constraints[:, 1:])  # the first number says how many there are; zeros separate them
+    marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
+    always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
+    least = 2 * beam + 1  # so that no neighbour decides how wide the beam can be
+    words = torch.cat(extra, dim=1).long() if extra else None
+    return shortlist.candidates(net_input["src_tokens"], least, words, always)
+
+
+def in_columns(special: SpecialTokens, start: int, candidates: Optional[Candidates]) -> Tuple[SpecialTokens, int]:
+    """The special tokens and the start symbol as search ids; all of them are on all documents' lists."""
+    if candidates is None:
+        return special, start
+    words = candidates.words.tolist()
+    column = {word: number for number, word in enumerate(words)}.__getitem__
+    columns = replace(
+        special,
+        eos=column(special.eos),
+        suppressed=tuple(map(column, special.suppressed)),
+        may_repeat=tuple(map(column, special.may_repeat)),
+        sentence_mark=column(special.sentence_mark) if special.sentence_mark >= 0 else -1,
+    )
+    return columns, column(start)
+
+
+def restricted(model: Any, src_tokens: Tensor, candidates: Optional[Candidates]) -> Dict[str, Any]:
+    """What the output of a model's encoder holds beside its own, so that the softmax runs over the candidates alone.
+
+    Args:
+        src_tokens: (B, S), the documents. candidates: None: nothing is added.
+    """
+    if candidates is None:
+        return {}
+    decoder = model.decoder
+    has_pointer = decoder_capabilities(model).pointer is not None
+    vocabulary = OutputVocabulary.of(src_tokens, decoder.dictionary, has_pointer, candidates)
+    output = _output_of(decoder.output_projection, candidates)
+    return {"vocabulary": vocabulary._replace(by_column=True), "candidate_output": output}
+
+
+def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
+    """The output layer for the candidates alone: (…, in) -> (…, C)."""
+    words = candidates.words
+    if len(words) == candidates.known_words:
+        layer: Callable[[Tensor], Tensor] = output
+    elif isinstance(output, WideLinear):
+        layer = output.of_words(words)
+    elif isinstance(output, OutputLayer):
+        weight, bias = output.rows(words)
+        layer = functools.partial(F.linear, weight=weight, bias=bias)
+    else:
+        chosen = None if output.bias is None else output.bias[words]
+        layer = functools.partial(F.linear, weight=output.weight[words], bias=chosen)
+    return layer

@@ -1,0 +1,101 @@
+"""A shortlist: the few words that a document's summary may need, so that a search does not look at all of them.
+
+As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), they are
+
+- the special symbols and the words that are most frequent in summaries,
+- the document's own words, as far as the model knows them,
+- for each word of the document those that summaries of documents with this word most often have.
+
+A table, which ``etads-shortlist`` makes, holds the first and the last; ``data/shortlist_file.py`` reads and writes it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .candidates import Candidates
+from .dictionary import known_words
+
+
+class ListedCandidates(Candidates):
+    """The candidates of a batch of B texts, each of which has a list of its own.
+
+    Args:
+        listed: (B, V) bool, which words are on each text's list; special symbols are on all. unk: the unknown word.
+    """
+
+    def __init__(self, listed: Tensor, unk: int):
+        self.known_words, self.unk = listed.size(1), unk
+        self.words = listed.any(dim=0).nonzero().flatten()
+        allowed = listed[:, self.words]  # (B, C)
+        self.allowed = None if bool(allowed.all()) else allowed
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """The table, for one pair of dictionaries. V_s and V are the known words of documents and summaries.
+
+    Attributes:
+        frequent: (F,), int64, ids of the most frequent words of summaries.
+        together: (V_s + 1, k), int64, for each word of documents the words of summaries that go with it; the unknown
+            word's id fills shorter rows, and the last one, which stands for all other words.
+        own: (V_s + 1,), int64, the same words' ids in summaries; the unknown word's where there is none.
+        known_words: V. specials: special symbols, the smallest ids. unk: the unknown word's id.
+    """
+
+    frequent: Tensor
+    together: Tensor
+    own: Tensor
+    known_words: int
+    specials: int
+    unk: int
+
+    def candidates(
+        self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
+    ) -> Candidates:
+        """The words of documents (B, S).
+
+        Args:
+            src_tokens: ids of the documents' dictionary. least: fewest words of a list, if there are as many.
+            extra: (B, n), ids of further words of each document's summary. always: of all summaries; ids from V on, the
+                copy tail, are skipped in both.
+        """
+        tokens = src_tokens.cpu()
+        # the last column takes what the summaries do not know
+        listed = torch.zeros(len(tokens), self.known_words + 1, dtype=torch.bool)  # (B, V + 1)
+        listed[:, : max(self.specials, least)] = True
+        listed[:, self.frequent] = True
+        listed[:, torch.tensor(always, dtype=torch.long).clamp(max=self.known_words)] = True
+        words = tokens.clamp(max=len(self.own) - 1)
+        listed.scatter_(1, self.own[words], True)
+        listed.scatter_(1, self.together[words].flatten(1), True)
+        if extra is not None:
+            listed.scatter_(1, extra.cpu().clamp(max=self.known_words), True)
+        return ListedCandidates(listed[:, : self.known_words].to(src_tokens.device), self.unk)
+
+    @classmethod
+    def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
+        """From the arrays of a file and the two dictionaries.
+
+        Args:
+            frequent: (F,), int32. together: (V_s, k), int32, -1 where a row has fewer than k.
+        """
+        unk, known = target.unk(), known_words(target)
+        own = torch.full((len(together) + 1,), unk)
+        for number, word in enumerate(source.symbols[: len(together)]):
+            found = target.indices.get(word, known)
+            own[number] = found if found < known else unk
+        rows = np.vstack([together, np.full((1, together.shape[1]), -1, dtype=together.dtype)])
+        table = torch.from_numpy(rows).long()
+        table[: source.nspecial] = unk  # nothing goes with padding, which depends on the batch
+        return cls(
+            frequent=torch.from_numpy(frequent).long(),
+            together=table.masked_fill(table < 0, unk),
+            own=own,
+            known_words=known,
+            specials=min(target.nspecial, known),
+            unk=unk,
+        )

@@ -1,0 +1,37 @@
+"""Shortlists that a test makes by hand, and models that cannot write other words."""
+
+import math
+
+import numpy as np
+import torch
+
+from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.shortlist import Shortlist
+
+
+def make_shortlist(task, frequent=2, together=None):
+    """Lists of the ``frequent`` first words behind the special symbols, and of words that go with others by a dict."""
+    source, target = task.source_dictionary, task.target_dictionary
+    width = max(map(len, (together or {0: []}).values()))
+    table = np.full((known_words(source), width), -1, dtype=np.int32)
+    for word, others in (together or {}).items():
+        table[word, : len(others)] = others
+    first = np.arange(target.nspecial, min(target.nspecial + frequent, known_words(target)), dtype=np.int32)
+    return Shortlist.of(first, table, source, target)
+
+
+def random_shortlist(task, frequent=2, per_word=2, seed=0):
+    words = known_words(task.target_dictionary)
+    drawn = torch.randint(4, words, (known_words(task.source_dictionary), per_word),
+                          generator=torch.Generator().manual_seed(seed))  # fmt: skip
+    return make_shortlist(task, frequent, dict(enumerate(drawn.tolist())))
+
+
+def write_only(model, words):
+    """The model, which has a bias in its output layer, with no probability for generating other words than these."""
+    bias = model.decoder.output_projection.bias
+    forbidden = torch.ones(len(bias), dtype=torch.bool)
+    forbidden[list(words)] = False
+    with torch.no_grad():
+        bias[forbidden] = -math.inf
+    return model

@@ -1,0 +1,325 @@
+"""Search with a shortlist: over all words nothing changes, over some it is a model that has no others, in any batch."""
+
+import copy
+import math
+
+import pytest
+import torch
+from decoding import assert_same, make_sample, sharpen
+from fairseq import search
+from fairseq.token_generation_constraints import pack_constraints
+from helpers import EOS, PAD, make_batch, make_model, make_task
+from recurrent import inputs, recurrent, recurrent_task
+from scripted import scripted_model
+from seeds import shifted
+from shortlists import make_shortlist, random_shortlist, write_only
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.call_options import DEFAULTS
+from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.search.settings import SpecialTokens
+from fairseq_etads.search.shortlisting import batch_candidates
+from fairseq_etads.search.source_words import add_copied_positions
+
+V, UNK = 44, 3
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31], [70, 71, 70, 12], [52]]
+FAMILIES = {
+    "etads": {},
+    "etads, soft": {"pointer": "soft", "pointer_continue": True},
+    "etads, switch": {"pointer": "switch"},
+    "gru_seq2seq": {},
+    "pg_coverage": {},
+    "gru_seq2seq, switch": {"pointer": "switch"},
+}
+SETTINGS = [
+    {"beam_size": 4, "max_len_b": 12},
+    {"beam_size": 3, "max_len_b": 9, "min_len": 4, "no_repeat_ngram_size": 1, "ngram_ignore_tokens": "w3 w30"},
+    {"beam_size": 3, "coverage_penalty": 0.5, "length_penalty_type": "wu", "max_len_b": 9, "temperature": 1.3},
+    {"beam_size": 3, "max_len_b": 9, "tokens_to_suppress": ("w1", "w5"), "allow_unk": True, "unk_penalty": -0.5},
+    {"beam_size": 2, "exact_length": 6},
+    {"beam_size": 3, "max_len_b": 9, "min_sentences": 2},
+    {"beam_size": 30, "max_len_b": 4},
+]
+
+
+def made(family, seed=1):
+    """A model of a family and its task; the output layer has a bias."""
+    arch, options = family.split(",")[0], FAMILIES[family]
+    if arch.startswith("etads"):
+        task = make_task(tail=30, mark=True)
+        return sharpen(make_model(arch, task, share_all_embeddings=False, output_bias=True, **options), seed), task
+    task = recurrent_task()
+    model = recurrent(arch, task, **options)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.normal_(std=2.0, generator=torch.Generator().manual_seed(shifted(seed)))
+    return model, task
+
+
+def summaries(models, task, documents, shortlist=None, sample=None, **options):
+    arguments = {name: options.pop(name) for name in ("prefix_tokens", "constraints", "bos_token") if name in options}
+    generator = SummaryGenerator(models, task.target_dictionary, shortlist=shortlist, **options)
+    torch.manual_seed(0)  # of sampling
+    return generator.generate(None, sample or sampled(models[0], documents), **arguments)
+
+
+def sampled(model, documents, **options):
+    sample = make_sample(documents, **options)
+    return (
+        {**sample, "net_input": inputs(model, sample["net_input"]["src_tokens"])}
+        if hasattr(model, "factors")
+        else sample
+    )
+
+
+def possible(results):
+    """Without hypotheses of score -inf, which fill a beam when a list is used up; in what order does not matter."""
+    found = [[hypothesis for hypothesis in row if hypothesis["score"] > -math.inf] for row in results]
+    assert all(found)
+    return found
+
+
+def tokens_of(results):
+    return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in results]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_list_of_all_words_changes_nothing(family, settings):
+    model, task = made(family)
+    whole = make_shortlist(task, frequent=V)
+    plain = summaries([model], task, DOCUMENTS, **settings)
+    listed = summaries([model], task, DOCUMENTS, whole, **settings)
+    assert_same(listed, plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_softmax_runs_over_the_documents_list(family, settings):
+    """As in a model whose output layer gives all other words no probability; copying is not affected."""
+    model, task = made(family)
+    shortlist = random_shortlist(task)
+    changed = 0
+    for document in DOCUMENTS:
+        special = SpecialTokens.of(task.target_dictionary, _Settings(settings))
+        words = batch_candidates(
+            shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
+        ).words
+        assert len(words) < V or settings["beam_size"] > 20
+        restricted = write_only(copy.deepcopy(model), words.tolist())
+        want = summaries([restricted], task, [document], **settings)
+        got = summaries([model], task, [document], shortlist, **settings)
+        assert_same(possible(got), possible(want))
+        changed += tokens_of(got) != tokens_of(summaries([model], task, [document], **settings))
+    assert changed or settings["beam_size"] > 20, "the list leaves nothing out"
+
+
+class _Settings:
+    """What SpecialTokens reads of SearchSettings."""
+
+    def __init__(self, settings):
+        self.tokens_to_suppress = settings.get("tokens_to_suppress", ())
+        self.ngram_ignore_tokens = settings.get("ngram_ignore_tokens", "").split()
+        self.min_sentences = settings.get("min_sentences", 0)
+
+
+@pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_document_is_summarised_the_same_in_any_batch(family, infer_dtype):
+    model, task = made(family)
+    shortlist = random_shortlist(task, frequent=1)
+    inference = [InferenceModel(model, infer_dtype)]
+    options = {"beam_size": 3, "max_len_b": 9, "infer_dtype": infer_dtype, "inference_models": inference}
+    options["copied_positions"] = model.decoder.pointer is not None
+    together = summaries([model], task, DOCUMENTS, shortlist, sampled(model, DOCUMENTS, width=20), **options)
+    widths = {len(shortlist.candidates(make_batch([d]), 7).words) for d in DOCUMENTS}
+    assert len(widths) > 1
+    for document, row in zip(DOCUMENTS, together):
+        (alone,) = summaries([model], task, [document], shortlist, **options)
+        for mine, other in zip(row, alone):
+            assert mine["tokens"].tolist() == other["tokens"].tolist()
+            torch.testing.assert_close(mine["score"], other["score"], rtol=1e-4, atol=1e-4)
+            if "copied_from" in mine:
+                assert mine["copied_from"].tolist() == other["copied_from"].tolist()
+
+
+def test_the_lists_are_those_of_a_loop():
+    task = make_task(tail=30, target_words=30)
+    together = {5: [20, 21], 9: [22], 33: [23], PAD: [24], UNK: [25]}
+    shortlist = make_shortlist(task, 2, together)
+    extra = torch.tensor([[26, 50], [PAD, PAD]])
+    found = shortlist.candidates(make_batch([[5, 33, 60], [9]]), 0, extra, always=(27,))
+    expected = []
+    for document, more in (([5, 33, 60], [26]), ([9], [])):
+        own = [word for word in document if word < 30]
+        others = [other for word in document for other in together.get(word, [])]
+        expected.append(sorted({0, 1, 2, 3, 4, 5, *own, *others, *more, 27}))
+    assert [found.words[allowed].tolist() for allowed in found.allowed] == expected
+    alone = shortlist.candidates(make_batch([[9]]), 0, always=(27,))
+    assert alone.words.tolist() == expected[1] and alone.allowed is None
+    assert shortlist.candidates(make_batch([[9]]), 12).words.tolist() == [*range(12), 22]
+
+
+def test_words_of_two_dictionaries_are_matched_by_their_spelling():
+    task = make_task()
+    other = make_task().source_dictionary
+    swapped = ["w7", "w6"]
+    for word, number in zip(swapped, (10, 11)):
+        other.symbols[number], other.indices[word] = word, number
+    task.src_dict = other
+    words = make_shortlist(task, 0).candidates(make_batch([[10]]), 0).words.tolist()
+    assert words == [0, 1, 2, 3, 11], "w7 has the number 11 in summaries"
+
+
+def test_a_copied_word_is_exact_and_its_place_known():
+    model, task = made("etads, soft")
+    with torch.no_grad():
+        model.decoder.pointer.gate.weight.zero_()
+        model.decoder.pointer.gate.bias.fill_(-1e4)
+    for row, document in zip(
+        summaries([model], task, DOCUMENTS, make_shortlist(task), beam_size=2, max_len_b=5, copied_positions=True),
+        DOCUMENTS,
+    ):
+        words = [(t, p) for t, p in zip(*(row[0][name].tolist() for name in ("tokens", "copied_from"))) if t != EOS]
+        assert words and all(document[place] == word for word, place in words)
+
+
+def test_the_place_of_a_word_is_reckoned_with_the_softmax_of_the_search():
+    """Over few words each is likelier to be generated: a word can be copied in one model and generated in the other."""
+    model, task = made("etads, soft")
+    with torch.no_grad():
+        model.decoder.pointer.gate.bias.fill_(0.0)
+    shortlist = make_shortlist(task, 1)
+    options = {"beam_size": 1, "max_len_b": 8, "copied_positions": True}
+    generated = {"mine": 0, "full": 0}
+    for document in [[word, 50, word + 1, 51] for word in range(5, 40, 7)]:
+        words = shortlist.candidates(make_batch([document]), 3).words.tolist()
+        restricted = write_only(copy.deepcopy(model), words)
+        (mine,), (want,) = (
+            summaries([model], task, [document], shortlist, **options)[0],
+            summaries([restricted], task, [document], **options)[0],
+        )
+        assert mine["tokens"].tolist() == want["tokens"].tolist()
+        assert mine["copied_from"].tolist() == want["copied_from"].tolist()
+        special = SpecialTokens(PAD, UNK, EOS)
+        full = [[{"tokens": mine["tokens"]}]]
+        add_copied_positions(full, model, make_sample([document])["net_input"], special)
+        generated["mine"] += mine["copied_from"].eq(-1).sum().item()
+        generated["full"] += full[0][0]["copied_from"].eq(-1).sum().item()
+    assert generated["mine"] > generated["full"]
+
+
+@pytest.mark.parametrize("family", ["etads, soft", "gru_seq2seq"])
+def test_prefixes_and_constraints_are_on_the_list(family):
+    model, task = made(family)
+    shortlist, options = make_shortlist(task, 1), {"beam_size": 3, "max_len_b": 7}
+    prefix = torch.tensor([[40, 39], [38, PAD], [PAD, PAD], [37, EOS], [36, 35]])
+    found = summaries([model], task, DOCUMENTS, shortlist, prefix_tokens=prefix, **options)
+    for row, words in zip(found, prefix.tolist()):
+        wanted = [word for word in words if word != PAD]
+        assert row[0]["tokens"][: len(wanted)].tolist() == wanted and row[0]["score"].isfinite()
+    free = summaries([model], task, DOCUMENTS, shortlist, **options)
+    assert tokens_of(found)[2] == tokens_of(free)[2], "the prefixes of others are not on its list"
+    strategy = search.LexicallyConstrainedBeamSearch(task.target_dictionary, "ordered")
+    required = pack_constraints([[torch.tensor([41, 40])], [], [torch.tensor([39])], [], []])
+    constrained = summaries(
+        [model], task, DOCUMENTS, shortlist, constraints=required, search_strategy=strategy, beam_size=4, max_len_b=7
+    )
+    assert "41, 40" in str(constrained[0][0]["tokens"].tolist()) and 39 in constrained[2][0]["tokens"]
+
+
+@pytest.mark.parametrize("name", ["sampling", "top-k", "top-p", "diverse beams", "diverse siblings"])
+def test_fairseqs_search_classes_work(name):
+    model, task = made("etads")
+    words = task.target_dictionary
+    strategies = {
+        "sampling": search.Sampling(words),
+        "top-k": search.Sampling(words, sampling_topk=40),
+        "top-p": search.Sampling(words, sampling_topp=0.8),
+        "diverse beams": search.DiverseBeamSearch(words, 2, 0.5),
+        "diverse siblings": search.DiverseSiblingsSearch(words, 0.5),
+    }
+    options = {"beam_size": 4, "max_len_b": 6, "search_strategy": strategies[name]}
+    shortlist = random_shortlist(task, 1)
+    documents = [document for document in DOCUMENTS if document]
+    listed = [set(shortlist.candidates(make_batch([d]), 9).words.tolist()) for d in documents]
+    assert max(map(len, listed)) < 40
+    for row, words in zip(summaries([model], task, documents, shortlist, **options), listed):
+        assert all(set(hypothesis["tokens"].tolist()) <= words for hypothesis in row)
+    whole = make_shortlist(task, frequent=V)
+    assert_same(summaries([model], task, documents, whole, **options), summaries([model], task, documents, **options))
+
+
+def test_ensembles_and_language_models_have_the_same_columns():
+    task = make_task(tail=30, mark=True)
+    models = [
+        sharpen(make_model("etads", task, share_all_embeddings=False, output_bias=True, pointer=pointer), seed)
+        for pointer, seed in (("none", 1), ("soft", 2))
+    ]
+    other = make_model("etads_basic", task, share_all_embeddings=False)
+    sharpen(other, 4)
+
+    class LanguageModel(torch.nn.Module):
+        def forward(self, tokens):
+            assert tokens.max() < V
+            source = torch.full((len(tokens), 1), EOS)
+            return other(source, torch.ones(len(tokens)), tokens)
+
+        def get_normalized_probs(self, out, log_probs, sample):
+            return other.get_normalized_probs(out, log_probs, sample)
+
+    shortlist = random_shortlist(task)
+    options = {"beam_size": 3, "max_len_b": 7, "lm_model": LanguageModel(), "lm_weight": 0.3}
+    for document in DOCUMENTS:
+        words = shortlist.candidates(make_batch([document]), 7).words.tolist()
+        assert len(words) < V
+        restricted = [write_only(copy.deepcopy(model), words) for model in models]
+        assert_same(
+            summaries(models, task, [document], shortlist, **options),
+            summaries(restricted, task, [document], **options),
+        )
+
+
+def test_other_start_and_end_symbols_have_columns_of_their_own():
+    model, task = made("etads, soft")
+    shortlist, options = make_shortlist(task, 1), {"beam_size": 3, "max_len_b": 9, "eos": 30, "bos_token": 31}
+    for document in DOCUMENTS:
+        words = shortlist.candidates(make_batch([document]), 7, always=(30, 31)).words.tolist()
+        restricted = write_only(copy.deepcopy(model), words)
+        got = summaries([model], task, [document], shortlist, **options)
+        assert_same(got, summaries([restricted], task, [document], **options))
+        assert got[0][0]["tokens"][-1] == 30
+
+
+def test_partial_summaries_have_ids_of_the_dictionary():
+    model, task = made("etads, soft")
+    seen = []
+    generator = SummaryGenerator([model], task.target_dictionary, 2, max_len_b=5, shortlist=random_shortlist(task))
+    results = generator.generate(None, make_sample(DOCUMENTS), on_step=seen.append)
+    known = [{*word_list} for word_list in (set(range(V)) | set(document) for document in DOCUMENTS)]
+    first = [best.tokens.tolist() for best in seen[0]]
+    assert all(set(tokens) <= words for tokens, words in zip(first, known))
+    prefixes = [[h["tokens"][: len(tokens)].tolist() for h in row] for row, tokens in zip(results, first)]
+    assert any(tokens in row for tokens, row in zip(first, prefixes))
+
+
+def test_what_cannot_have_a_shortlist_is_refused():
+    task = recurrent_task()
+    trick = recurrent("words_lvt2k", task)
+    with pytest.raises(ValueError, match="--shortlist does not go with --large-vocabulary-trick 25"):
+        SummaryGenerator([trick], task.target_dictionary, shortlist=make_shortlist(task))
+    task = make_task()
+    with pytest.raises(ValueError, match="--shortlist goes with models of this project only, not with Fairseq"):
+        SummaryGenerator(
+            [scripted_model(task.target_dictionary)], task.target_dictionary, shortlist=make_shortlist(task)
+        )
+    clusters = make_model("etads_basic", task, adaptive_softmax_cutoff="20,30", share_all_embeddings=False)
+    with pytest.raises(ValueError, match="--adaptive-softmax-cutoff"):
+        SummaryGenerator([clusters], task.target_dictionary, shortlist=make_shortlist(task))
+    strategy = search.PrefixConstrainedBeamSearch(task.target_dictionary, lambda *_: [EOS])
+    options = {"shortlist": make_shortlist(task), "search_strategy": strategy}
+    with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):
+        SummaryGenerator([make_model("etads", task)], task.target_dictionary, **options)
+
+
+def test_it_is_an_option_of_model_folders_that_changes_nothing_unless_given():
+    assert "shortlist" not in DEFAULTS

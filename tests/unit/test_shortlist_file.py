@@ -1,0 +1,286 @@
+"""etads-shortlist: what it learns, against a loop; files that refuse other words and damage; folders that carry one."""
+
+import collections
+import logging
+import pickle
+import shutil
+from argparse import Namespace
+
+import numpy as np
+import pytest
+from etads_preprocess.export_command import main as export
+from folders import make_run
+from helpers import make_batch, make_model, make_task
+from safetensors.numpy import save_file
+from selection_data import write_data
+
+from fairseq_etads import Summarizer
+from fairseq_etads.commands import shortlist_learning
+from fairseq_etads.commands.shortlist import main
+from fairseq_etads.data.shortlist_file import FORMAT, read_shortlist, write_shortlist
+from fairseq_etads.folder.config import SHORTLIST, read_config
+from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.text.checksums import NAME, Checksums
+from fairseq_etads.text.files import InputError
+from fairseq_etads.vocabulary.dictionary import fingerprint, with_known_words
+
+WORDS = [f"w{number}" for number in range(30)]
+
+
+def random_pairs(seed, count=40):
+    generator = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        document = [WORDS[number] for number in (generator.random(8) ** 2 * 30).astype(int)]
+        summary = [document[0], *(WORDS[number] for number in (generator.random(3) * 30).astype(int))]
+        pairs.append((" ".join(document), " ".join(summary)))
+    return pairs
+
+
+def read(path, folder):
+    task = shortlist_learning.open_task(folder)
+    return read_shortlist(path, task.source_dictionary, task.target_dictionary), task
+
+
+def slow_table(pairs, task, frequent, per_word, known):
+    """Words of documents -> words of summaries, by counting one pair after the other."""
+    index = task.source_dictionary.index
+    number_of = collections.Counter(word for _, s in pairs for word in set(s.split()))
+    order = sorted(number_of, key=lambda word: (-number_of[word], index(word)))
+    everywhere = [word for word in order if index(word) < known][:frequent]
+    together = collections.Counter((s, w) for d, t in pairs for s in set(d.split()) for w in set(t.split()))
+    table = {}
+    for s in {word for d, _ in pairs for word in d.split()}:
+        found = [
+            (-count, index(w)) for (first, w), count in together.items()
+            if first == s and count >= 2 and w != s and w not in everywhere and index(w) < known
+        ]  # fmt: skip
+        table[index(s)] = [number for _, number in sorted(found)[:per_word]]
+    return [index(word) for word in everywhere], table
+
+
+@pytest.mark.parametrize("most_counts", [2**27, 1, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shortlist_learning, "MOST_COUNTS", most_counts)
+    train, valid = random_pairs(seed), random_pairs(seed + 10, 5)
+    write_data(tmp_path / "bin", {"train": train, "valid": valid}, tail=("w28", "w29"))
+    out = tmp_path / "lists" / "mine.safetensors"
+    assert main([str(tmp_path), "--frequent", "3", "--per-word", "4", "--out", str(out)]) == 0
+    shortlist, task = read(out, tmp_path / "bin")
+    frequent, table = slow_table(train, task, 3, 4, shortlist.known_words)
+    assert shortlist.frequent.tolist() == frequent
+    rows = shortlist.together.tolist()
+    for word, others in table.items():
+        if word < shortlist.known_words:
+            assert rows[word] == [*others, *[3] * (4 - len(others))], "the unknown word fills"
+    assert any(table.values()) and rows[-1] == [3] * 4
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{out}: 3 frequent words; ") and "from 40 pairs" in first
+    lengths, wanted, there = [], 0, 0
+    for document, summary in valid:
+        words = {*range(4), *frequent}
+        for word in document.split():
+            number = task.source_dictionary.index(word)
+            if number < shortlist.known_words:
+                words |= {number, *table.get(number, [])}
+        own = {task.target_dictionary.index(word) for word in summary.split()}
+        own = {number for number in own if number < shortlist.known_words and number != 3}
+        lengths.append(len(words))
+        wanted, there = wanted + len(own), there + len(own & words)
+    mean = f"{sum(lengths) / len(lengths):,.0f}"
+    assert second == (
+        f"validation: {mean} of {shortlist.known_words} words are on the list of a document, and {there / wanted:.2%} "
+        "of the known words of its summary"
+    )
+
+
+def test_only_what_the_model_reads_is_counted(tmp_path):
+    pairs = [("a b", "x y"), ("a b", "x y"), ("c", "z"), ("d", "z"), ("e", "z")]
+    write_data(tmp_path / "bin", {"train": pairs})
+    tables = []
+    for options in ([], ["--truncate-source", "1"], ["--truncate-target", "1"]):
+        assert main([str(tmp_path / "bin"), "--frequent", "1", *options]) == 0
+        shortlist, task = read(tmp_path / "bin" / SHORTLIST, tmp_path / "bin")
+        spelt = {task.source_dictionary.symbols[n]: [task.target_dictionary.symbols[w] for w in row if w != 3]
+                 for n, row in enumerate(shortlist.together.tolist()[:-1])}  # fmt: skip
+        tables.append({word: others for word, others in spelt.items() if others})
+    assert tables == [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"]}, {"a": ["x"], "b": ["x"]}]
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        (["--frequent", "0"], "--frequent 0"),
+        (["--per-word", "0"], "--per-word 0"),
+        (["--truncate-source", "0"], "--truncate-source 0"),
+        (["--out", "."], "--out .: is a folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(options, message, tmp_path, capsys):
+    write_data(tmp_path / "bin", {"train": [("a", "b")]})
+    assert main([str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("etads-shortlist: ") and message in error and error.count("\n") == 1
+
+
+def test_data_without_training_or_summaries_are_refused(tmp_path, capsys):
+    write_data(tmp_path / "bin", {"test": [("a", "b")]})
+    assert main([str(tmp_path)]) == 2 and 'no split "train"' in capsys.readouterr().err
+    write_data(tmp_path / "more", {"train": [("a", None)], "test": [("a", "b")]})
+    assert main([str(tmp_path / "more")]) == 2 and "no summaries" in capsys.readouterr().err
+
+
+@pytest.fixture
+def written(tmp_path):
+    task = make_task(tail=5)
+    path = tmp_path / "words.safetensors"
+    table = np.full((44, 2), -1, dtype=np.int32)
+    table[9, 0] = 20
+    write_shortlist(path, np.array([4, 5], dtype=np.int32), table, task.source_dictionary, task.target_dictionary, {})
+    return path, task.source_dictionary
+
+
+def test_a_file_is_read_as_it_was_written(written):
+    path, words = written
+    found = read_shortlist(path, words, words)
+    assert found.candidates(make_batch([[9, 47]]), 0).words.tolist() == [0, 1, 2, 3, 4, 5, 9, 20]
+
+
+def refusal(path, source, target=None):
+    with pytest.raises(InputError) as error:
+        read_shortlist(path, source, target or source)
+    assert "\n" not in str(error.value) and str(path.name) in str(error.value)
+    return str(error.value)
+
+
+def test_other_dictionaries_are_refused(written):
+    path, words = written
+    bounded = with_known_words(words, 30)
+    assert "another target dictionary" in refusal(path, words, bounded)
+    assert "another source dictionary" in refusal(path, bounded, words)
+    other = make_task(tail=9).source_dictionary
+    read_shortlist(path, other, other)  # another copy tail does no harm
+    other.symbols[7], other.symbols[8] = other.symbols[8], other.symbols[7]
+    assert "another source dictionary" in refusal(path, other)
+
+
+def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
+    path, words = written
+    whole = path.read_bytes()
+    for content in (b"", whole[:5], whole[:-1], whole[:20] + b"\xff" * 8 + whole[28:], pickle.dumps({"frequent": 1})):
+        path.write_bytes(content)
+        assert "damaged" in refusal(path, words)
+    assert "there is no such file; etads-shortlist makes it" in refusal(tmp_path / "missing.safetensors", words)
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"frequent": np.array([44], dtype=np.int32)}, "'frequent' has an id that is none of the 44 words"),
+        ({"frequent": np.array([-1], dtype=np.int32)}, "'frequent' has an id"),
+        ({"together": np.full((44, 2), 44, dtype=np.int32)}, "'together' has an id"),
+        ({"together": np.full((44, 2), -2, dtype=np.int32)}, "'together' has an id"),
+        ({"together": np.zeros((43, 2), dtype=np.int32)}, "'together' has 43 rows for 44 words"),
+        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not as 32-bit integers"),
+        ({"together": None}, "it has no 'together'"),
+    ],
+)
+def test_numbers_that_are_no_words_are_refused(written, change, message):
+    path, words = written
+    arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), **change}
+    about = {"format": FORMAT, "source_dictionary": fingerprint(words), "target_dictionary": fingerprint(words)}
+    save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
+    assert message in refusal(path, words)
+    save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})
+    assert "is no shortlist of this version" in refusal(path, words)
+
+
+def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
+    pairs = random_pairs(5)
+    write_data(tmp_path / "bin", {"train": pairs})
+    folder = tmp_path / "bin"
+    assert main([str(folder)]) == 0 and not (folder / NAME).exists()
+    Checksums(folder).add("dict.source.txt")
+    for _ in range(2):  # made again, it may be another
+        assert main([str(folder), "--frequent", "2"]) == 0
+        assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
+        read(folder / SHORTLIST, folder)
+    task = shortlist_learning.open_task(folder)
+    content = bytearray((folder / SHORTLIST).read_bytes())
+    content[-1] ^= 1
+    (folder / SHORTLIST).write_bytes(bytes(content))
+    with pytest.raises(InputError, match=f"{SHORTLIST} is damaged or was changed"):
+        read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A run, a shortlist for it, and a folder made of both."""
+    logging.getLogger("fairseq_etads.task").setLevel(logging.WARNING)
+    path = tmp_path_factory.mktemp("exported")
+    make_run(path / "run", pointer="soft")
+    task = shortlist_learning.open_task(path / "run" / "prepared" / "bin")
+    words, file = task.source_dictionary, path / "list.safetensors"
+    write_shortlist(file, np.array([10], dtype=np.int32), np.full((44, 1), 11, dtype=np.int32), words, words, {})
+    options = ["--shortlist", str(file), "--beam", "3", "--max-len", "9"]
+    assert export([str(path / "run"), str(path / "model"), *options]) == 0
+    return path
+
+
+TEXTS = ["w1 w2 New w3 new other w9", "w20 w21 w22 w23", "w9"]
+
+
+def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp_path):
+    folder = exported / "model"
+    assert read_config(folder).decoding["shortlist"] is True
+    assert SHORTLIST in Checksums(folder).listed and "--shortlist" in (folder / "README.md").read_text()
+    summarizer = Summarizer.load(folder, "cpu")
+    assert export([str(exported / "run"), str(tmp_path / "plain"), "--beam", "3", "--max-len", "9"]) == 0
+    plain = Summarizer.load(tmp_path / "plain", "cpu")
+    without, with_list = summarizer.summarize(TEXTS, shortlist=False), summarizer.summarize(TEXTS)
+    assert [s.tokens for s in without] == [s.tokens for s in plain.summarize(TEXTS)]
+    assert [s.tokens for s in with_list] != [s.tokens for s in without]
+    few = {f"w{number}" for number in range(7)}  # the seven words that a beam of 3 needs, the special symbols aside
+    for text, summary in zip(TEXTS, with_list):
+        assert set(summary.tokens) <= {*text.lower().split(), "w6", "w7", *few, "<unk>"}, "w6, w7 have the ids 10, 11"
+    with pytest.raises(InputError, match=r"--shortlist: .*plain has none; make it anew with etads-export --shortlist"):
+        plain.summarize(TEXTS, shortlist=True)
+
+
+def test_a_folder_whose_shortlist_is_gone_or_changed_is_refused(exported, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(exported / "model", folder)
+    content = (folder / SHORTLIST).read_bytes()
+    (folder / SHORTLIST).write_bytes(content[:-4] + b"\0\0\0\0")
+    with pytest.raises(InputError, match=f"{SHORTLIST} is damaged or was changed"):
+        load_folder(folder)
+    (folder / SHORTLIST).unlink()
+    with pytest.raises(InputError, match=f"incomplete: it has no {SHORTLIST}"):
+        load_folder(folder)
+
+
+def test_a_shortlist_of_other_words_is_not_exported(exported, tmp_path, capsys):
+    file, words = tmp_path / "other.safetensors", make_task(target_words=30).target_dictionary
+    write_shortlist(
+        file, np.zeros(1, dtype=np.int32), np.full((30, 1), -1, dtype=np.int32), words, words, {"documents": 3}
+    )
+    assert export([str(exported / "run"), str(tmp_path / "model"), "--shortlist", str(file)]) == 2
+    assert f"--shortlist {file} was made with another source dictionary" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_task_reads_the_file_of_its_option_or_of_a_call(written):
+    path, _ = written
+    task = make_task(tail=5, shortlist=str(path))
+    model = make_model("etads", task)
+    options = {"beam": 2, "max_len_b": 5, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    generator = task.build_generator([model], Namespace(**options, constraints=None))
+    assert generator.shortlist.frequent.tolist() == [4, 5]
+    task = make_task(tail=5)
+    assert task.build_generator([model], Namespace(**options, constraints=None)).shortlist is None
+    called = task.build_generator([model], Namespace(**options, constraints=None, shortlist=str(path)))
+    assert called.shortlist.frequent.tolist() == [4, 5]
+    task = make_task(tail=5, shortlist=str(path))
+    with pytest.raises(ValueError, match=r"--shortlist .* has no effect with --score-reference"):
+        task.build_generator([model], Namespace(**options, constraints=None, score_reference=True))
