@@ -21,6 +21,9 @@ from .shards import Shard
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 """A line of fairseq's output: the number of a document, the score and the words of a hypothesis, the best one first."""
+TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
+"""How many documents a log says it has. fairseq-generate writes "INFO:module:text" where another module began to log
+before it set its own form, "time | INFO | module | text"."""
 
 
 def share_path(output: Path, shard: Shard) -> Path:
@@ -66,12 +69,12 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     found: Dict[int, str] = {}
     expected = len(numbers or ())
     for line in read_lines(log):
-        match = SUMMARY.match(line)
+        match, end = SUMMARY.match(line), TRANSLATED.search(line)
         if match:
             number = int(match.group(1))
             found.setdefault(number if numbers is None else numbers[number], match.group(2))
-        elif numbers is None and "| Translated " in line:
-            expected = int(line.split("| Translated ")[1].split()[0].replace(",", ""))
+        elif numbers is None and end:
+            expected = int(end.group(1).replace(",", ""))
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -151,6 +151,9 @@ class ConvolutionalDecoder(FConvDecoder):
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, states.shape[1], self.dictionary.unk())
             extra["pointer"] = self.pointer(states, memory.transpose(0, 1), extra["vocabulary"].slots, history)
+        if "candidate_output" in encoder_out:  # of a search with a shortlist
+            logits = encoder_out["candidate_output"](states)  # (N, T, C)
+            return extra["vocabulary"].candidates.restrict(logits), extra
         renew_weight(self.output_projection)
         words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
         if words is None:
@@ -183,7 +186,10 @@ class ConvolutionalDecoder(FConvDecoder):
     def get_normalized_probs(
         self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer."""
+        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
+
+        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
+        """
         logits, extra = net_output
         pointer: Optional[PointerOutput] = extra.get("pointer")
         if pointer is None:

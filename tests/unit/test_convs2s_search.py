@@ -11,6 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from folders import make_folder
 from helpers import EOS, PAD, make_batch, model_config
 from omegaconf import OmegaConf
+from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads import Summarizer
 from fairseq_etads.folder.loading import load_folder
@@ -220,3 +221,23 @@ def test_documents_of_unknown_words_alone_are_as_good_as_others():
     assert scores.shape[2] == V + 2 and not scores.isnan().any()
     same = hide_unknown_words(tokens, V, 3)
     assert torch.equal(*(m.encoder(**inputs(t))["encoder_out"][0] for m, t in ((model, tokens), (model, same))))
+
+
+@pytest.mark.parametrize("kind", ["plain", "soft", "switch", "tied"])
+def test_with_a_shortlist_it_is_a_model_that_has_no_other_words(kind):
+    task, settings = conv_task(), {"beam_size": 3, "max_len_b": 7}
+    model = conv(kind, task)
+
+    def search(model, documents, shortlist=None):
+        generator = SummaryGenerator([model], task.target_dictionary, shortlist=shortlist, **settings)
+        return generator.generate(None, sample_of(documents))
+
+    plain = search(model, TEXTS)
+    assert_same(search(model, TEXTS, make_shortlist(task, frequent=V)), plain, rtol=1e-5, atol=1e-5)
+    shortlist, changed = random_shortlist(task), 0
+    for document in TEXTS:
+        words = shortlist.candidates(make_batch([document]), 7, None, (EOS,)).words
+        found = search(model, [document], shortlist)
+        assert_same(found, search(write_only(conv(kind, task), words.tolist()), [document]))
+        changed += found[0][0]["tokens"].tolist() != search(model, [document])[0][0]["tokens"].tolist()
+    assert changed, "the list leaves nothing out"

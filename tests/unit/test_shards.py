@@ -121,3 +121,19 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
     assert "one of 3 lines" in capsys.readouterr().err
     found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
     assert found == expected and "walking" in found
+
+
+@pytest.mark.parametrize(
+    "start", ["2026-11-22 19:00:53 | INFO | fairseq_cli.generate | ", "INFO:fairseq_cli.generate:"]
+)
+def test_a_log_of_a_split_says_how_many_summaries_there_are_in_both_forms(tmp_path, start):
+    """fairseq-generate has the second form, unless something imported it before it set up its log."""
+    log, path = tmp_path / "log", summary_shards.share_path(tmp_path / "out", Shard(1, 2))
+    summary = "D-{0}\t-0.5\tsummary {0}\n"
+    end = start + "Translated 2 sentences (9,123 tokens) in 76.2s (2.52 sentences/s, 119.66 tokens/s)\n"
+    log.write_text(summary.format(2) + summary.format(0) + end, encoding="utf-8")
+    summary_shards.write_share(path, log, {"documents": 3}, None)
+    assert list(summary_shards.read_share(path))[1:] == [(0, "summary 0"), (2, "summary 2")]
+    log.write_text(summary.format(2) + end, encoding="utf-8")
+    with pytest.raises(InputError, match="2 documents but 1 summaries"):
+        summary_shards.write_share(path, log, {"documents": 3}, None)
