@@ -45,6 +45,7 @@ class CheckedOptions:
     _drops_layers = False
     _selects = False
     _has_extractor = False
+    _has_closed_book = False
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember what the checks and the data must know of it."""
@@ -57,6 +58,7 @@ class CheckedOptions:
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
         self._drops_layers = self._drops_layers or capabilities.drops_layers
         self._has_extractor = self._has_extractor or capabilities.has_extractor
+        self._has_closed_book = self._has_closed_book or capabilities.has_closed_book
         return model
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +75,7 @@ class CheckedOptions:
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:
-                check_loss_options(cfg, self._pointer, self._drops_layers, self._has_extractor)
+                check_loss_options(cfg, self._pointer, self._drops_layers, self._has_extractor, self._has_closed_book)
             if self._summaries is not None:  # now, and not in the first validation
                 check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
         return parent.build_criterion(cfg, *args, **kwargs)
@@ -102,12 +104,14 @@ class CheckedOptions:
             )
 
 
-def check_loss_options(cfg: Any, pointer: str, drops_layers: bool, has_extractor: bool = False) -> None:
+def check_loss_options(
+    cfg: Any, pointer: str, drops_layers: bool, has_extractor: bool = False, has_closed_book: bool = False
+) -> None:
     """Check the options of this project's criterions before a training.
 
     Args:
         cfg: these options. pointer: the model's --pointer. drops_layers: whether it has --decoder-layerdrop.
-        has_extractor: whether it has --sentence-attention extractor.
+        has_extractor: whether it has --sentence-attention extractor. has_closed_book: --closed-book-decoder.
 
     Raises:
         ValueError: an option has no effect, or the model cannot do what it asks for.
@@ -119,6 +123,7 @@ def check_loss_options(cfg: Any, pointer: str, drops_layers: bool, has_extractor
     _need(given, "switch_loss", pointer == "switch", "--pointer switch")
     for option in ("extraction_loss", "inconsistency_loss"):
         _need(given, option, has_extractor, "--sentence-attention extractor")
+    _need(given, "closed_book_weight", has_closed_book, "--closed-book-decoder, an option of recurrent models")
     _need(given, "inconsistency_top", given.get("inconsistency_loss"), "--inconsistency-loss")
     if "length_normalised" in given and cfg.sentence_avg:
         raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")

@@ -15,6 +15,7 @@ from omegaconf import II
 from torch import Tensor
 
 from .attention import at_least_float32
+from .layers.closed_book import closed_book_loss
 from .layers.extractor_losses import ExtractorLosses
 from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
@@ -74,6 +75,13 @@ class SummarizationNLLConfig(FairseqDataclass):
     )
     inconsistency_top: int = field(
         default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
+    )
+    closed_book_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "share (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder's has the "
+            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)"
+        },
     )
     length_normalised: bool = field(
         default=False,
@@ -152,6 +160,7 @@ class SummarizationNLL(FairseqCriterion):
         extraction_loss: float = 0.0,
         inconsistency_loss: float = 0.0,
         inconsistency_top: int = 3,
+        closed_book_weight: float = 0.0,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -166,6 +175,9 @@ class SummarizationNLL(FairseqCriterion):
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
+        if not 0 <= closed_book_weight < 1:
+            raise ValueError(f"--closed-book-weight {closed_book_weight}: choose a number, at least 0 and below 1")
+        self.closed_book_weight = closed_book_weight
         self.extractor_losses = ExtractorLosses(extraction_loss, inconsistency_loss, inconsistency_top)
         self.length_normalised = length_normalised
         self.sentence_avg = sentence_avg or length_normalised
@@ -197,8 +209,8 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The losses of coverage, extraction and inconsistency are added in training only, so that validation losses
-        before and after the start of coverage compare, and those of models with and without an extractor.
+        The losses of coverage, extraction, inconsistency and a closed-book decoder count in training only, so that
+        validation losses before and after the start of coverage compare, and those of models with and without the rest.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
@@ -209,6 +221,10 @@ class SummarizationNLL(FairseqCriterion):
         if self.coverage_weight:
             attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
             coverage = coverage_loss(attention, real)
+        if self.closed_book_weight and "closed_book_logits" in extra:
+            logits, gamma = extra["closed_book_logits"], self.closed_book_weight
+            logs["closed_book_loss"] = closed_book_loss(logits, sample["target"], self.padding_idx, self.unk)
+            loss = (1 - gamma) * loss + gamma * logs["closed_book_loss"]
         loss = loss.masked_fill(~real, 0)
         overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
         total = self._sum(loss, real)
@@ -369,7 +385,7 @@ class SummarizationNLL(FairseqCriterion):
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
         metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
-        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss"):
+        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
         for name in FIGURES:

@@ -20,6 +20,7 @@ class DecoderCapabilities(NamedTuple):
         has_adaptive_softmax: its words are in clusters with a softmax each.
         drops_layers: it leaves out some of its layers in training, and then returns no attention.
         has_extractor: an extractor tells its attention which sentences to read (--sentence-attention extractor).
+        has_closed_book: in training it has a second one without attention beside it (--closed-book-decoder).
     """
 
     shares_documents: bool = False
@@ -30,6 +31,7 @@ class DecoderCapabilities(NamedTuple):
     has_adaptive_softmax: bool = False
     drops_layers: bool = False
     has_extractor: bool = False
+    has_closed_book: bool = False
 
 
 def unwrapped(model: Any) -> Any:
@@ -51,6 +53,7 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         has_adaptive_softmax=getattr(decoder, "adaptive_softmax", None) is not None,
         drops_layers=bool(getattr(decoder, "decoder_layerdrop", 0)),
         has_extractor=getattr(model, "extractor", None) is not None,
+        has_closed_book=getattr(decoder, "closed_book", None) is not None,
     )
 
 

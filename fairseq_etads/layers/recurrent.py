@@ -47,8 +47,8 @@ class Bidirectional(nn.Module):
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
-        states, last, cells = run(_take_positions(x, order), lengths)
-        return _take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
+        states, last, cells = run(take_positions(x, order), lengths)
+        return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, last states and cells."""
@@ -74,9 +74,9 @@ class Bidirectional(nn.Module):
                 x = self.dropout(torch.cat([forward, backward], dim=2))
             forward, cells[0] = self._run_direction(x, weights[2 * layer], ended)
             backward, cells[1] = self._run_direction(
-                _take_positions(x, reversed_positions), weights[2 * layer + 1], ended
+                take_positions(x, reversed_positions), weights[2 * layer + 1], ended
             )
-            backward = _take_positions(backward, reversed_positions)
+            backward = take_positions(backward, reversed_positions)
         last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
         both = [ends for ends in cells if ends is not None]
         return (
@@ -178,7 +178,7 @@ def with_one_bias(network: Network) -> Network:
     return network
 
 
-def _take_positions(x: Tensor, order: Tensor) -> Tensor:
+def take_positions(x: Tensor, order: Tensor) -> Tensor:
     """x (B, S, D) with position ``order[b, s]`` at place s."""
     return x.gather(1, order[:, :, None].expand_as(x))
 

@@ -16,6 +16,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from omegaconf import II, OmegaConf
 from torch import Tensor
 
+from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
 from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
@@ -180,6 +181,16 @@ class RecurrentConfig(FairseqDataclass):
     max_sentence_words: int = field(
         default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
     )
+    closed_book_decoder: bool = field(
+        default=False,
+        metadata={
+            "help": "in training a second decoder without attention and pointer learns from the encoder's last state "
+            "alone (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
+        },
+    )
+    closed_book_cut: bool = field(
+        default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
+    )
     source_factors: str = field(
         default="none",
         metadata={
@@ -305,6 +316,15 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
         decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target), context)
+        if config.closed_book_decoder and not task.is_loading:
+            decoder.closed_book = ClosedBookDecoder(
+                str(config.rnn_cell) == "lstm",
+                config.decoder_embed_dim,
+                config.decoder_hidden_size,
+                len(target),
+                config.dropout,
+                config.closed_book_cut,
+            )
         model = cls(encoder, decoder)
         if config.paper_init:
             begin_as_see_et_al(model)
@@ -343,6 +363,8 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         Raises:
             ValueError: they were trained with other dictionaries or other source factors.
         """
+        if self.decoder.closed_book is None:
+            state_dict = {name: value for name, value in state_dict.items() if not name.startswith(CLOSED_BOOK)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         start, end = "encoder.factors.", ".weight"
