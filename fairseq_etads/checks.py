@@ -46,6 +46,7 @@ class CheckedOptions:
     _selects = False
     _has_extractor = False
     _selects_sentences = False
+    _has_closed_book = False
 
     def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the model, and remember what the checks and the data must know of it."""
@@ -59,6 +60,7 @@ class CheckedOptions:
         self._drops_layers = self._drops_layers or capabilities.drops_layers
         self._has_extractor = self._has_extractor or capabilities.has_extractor
         self._selects_sentences = self._selects_sentences or capabilities.selects_sentences
+        self._has_closed_book = self._has_closed_book or capabilities.has_closed_book
         return model
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
@@ -85,6 +87,7 @@ class CheckedOptions:
                     drops_layers=self._drops_layers,
                     has_extractor=self._has_extractor,
                     selects_sentences=self._selects_sentences,
+                    has_closed_book=self._has_closed_book,
                 )
             if self._summaries is not None:  # now, and not in the first validation
                 check_decoding(self.cfg, self._summaries.options, self._pointer != "none")
@@ -117,13 +120,19 @@ class CheckedOptions:
 
 
 def check_loss_options(
-    cfg: Any, pointer: str, drops_layers: bool, has_extractor: bool = False, selects_sentences: bool = False
+    cfg: Any,
+    pointer: str,
+    drops_layers: bool,
+    has_extractor: bool = False,
+    selects_sentences: bool = False,
+    has_closed_book: bool = False,
 ) -> None:
     """Check the options of this project's criterions before a training.
 
     Args:
         cfg: these options. pointer: the model's --pointer. drops_layers: whether it has --decoder-layerdrop.
         has_extractor: whether it has --sentence-attention extractor. selects_sentences: --sentence-selector.
+        has_closed_book: --closed-book-decoder.
 
     Raises:
         ValueError: an option has no effect, or the model cannot do what it asks for.
@@ -135,6 +144,7 @@ def check_loss_options(
     _need(given, "switch_loss", pointer == "switch", "--pointer switch")
     for option in ("extraction_loss", "inconsistency_loss"):
         _need(given, option, has_extractor, "--sentence-attention extractor")
+    _need(given, "closed_book_weight", has_closed_book, "--closed-book-decoder, an option of recurrent models")
     _need(given, "inconsistency_top", given.get("inconsistency_loss"), "--inconsistency-loss")
     if given.get("selection_loss") and given.get("extraction_loss"):
         raise ValueError(

@@ -54,6 +54,13 @@ class SummarizationNLLConfig(FairseqDataclass):
             "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)"
         },
     )
+    closed_book_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "share (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder's has the "
+            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)"
+        },
+    )
     length_normalised: bool = field(
         default=False,
         metadata={

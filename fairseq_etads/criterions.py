@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .attention import at_least_float32
 from .criterion_options import SummarizationNLLConfig
+from .layers.closed_book import closed_book_loss
 from .layers.extractor_losses import ExtractorLosses
 from .layers.figures import FIGURES, observe
 from .layers.pointer import LogVocab, PointerOutput, WordLogProbs
@@ -71,6 +72,7 @@ class SummarizationNLL(FairseqCriterion):
         inconsistency_loss: float = 0.0,
         inconsistency_top: int = 3,
         selection_loss: float = 0.0,
+        closed_book_weight: float = 0.0,
     ):
         super().__init__(task)
         if not 0 <= label_smoothing < 1:
@@ -86,6 +88,9 @@ class SummarizationNLL(FairseqCriterion):
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
+        if not 0 <= closed_book_weight < 1:
+            raise ValueError(f"--closed-book-weight {closed_book_weight}: choose a number, at least 0 and below 1")
+        self.closed_book_weight = closed_book_weight
         self.extractor_losses = ExtractorLosses(extraction_loss, inconsistency_loss, inconsistency_top)
         self.length_normalised = length_normalised
         self.sentence_avg = sentence_avg or length_normalised
@@ -119,8 +124,9 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """The loss of a batch, the number of words or summaries to divide it by, and what to log.
 
-        The losses of coverage, extraction, inconsistency and selection are added in training only, so that validation
-        losses before and after the start of coverage compare, and those of models with and without the rest.
+        The losses of coverage, extraction, inconsistency, selection and a closed-book decoder count in training only,
+        so that validation losses before and after the start of coverage compare, and those of models with and without
+        the rest.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
@@ -131,6 +137,10 @@ class SummarizationNLL(FairseqCriterion):
         if self.coverage_weight:
             attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
             coverage = coverage_loss(attention, real)
+        if self.closed_book_weight and "closed_book_logits" in extra:
+            logits, gamma = extra["closed_book_logits"], self.closed_book_weight
+            logs["closed_book_loss"] = closed_book_loss(logits, sample["target"], self.padding_idx, self.unk)
+            loss = (1 - gamma) * loss + gamma * logs["closed_book_loss"]
         loss = loss.masked_fill(~real, 0)
         overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
         total = self._sum(loss, real)
@@ -296,7 +306,7 @@ class SummarizationNLL(FairseqCriterion):
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
         metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
-        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss"):
+        for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss"):
             if any(name in output for output in logging_outputs):
                 metrics.log_scalar(name, total(name) / words, words, round=3)
         if any("selection_loss" in output for output in logging_outputs):

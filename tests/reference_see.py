@@ -88,3 +88,21 @@ def pointer_generator(
         coverage_losses.append(sum(min(a, before) for a, before in zip(attention, coverage)))
         coverage = [before + a for before, a in zip(coverage, attention)]
     return distributions, attentions, sum(coverage_losses) / len(coverage_losses)
+
+
+def closed_book(
+    weights: Sequence[Tensor], output: Tensor, bias: Tensor, first: Tuple[Tensor, Tensor], vectors: Sequence[Tensor]
+) -> List[Tensor]:
+    """log P_cb of each known word at each step, of a decoder without attention (Jiang and Bansal 2018).
+
+    Args:
+        weights: of its LSTM. output, bias: of its output layer. first: h and c of the bridge. vectors: of the words
+            before each step.
+    """
+    h, c = first
+    found = []
+    for vector in vectors:
+        h, c = lstm_step(vector, h, c, *weights)  # type: ignore[call-arg]
+        logits = torch.stack([row @ h + shift for row, shift in zip(output, bias)])
+        found.append(logits - logits.exp().sum().log())
+    return found

@@ -21,6 +21,7 @@ class DecoderCapabilities(NamedTuple):
         drops_layers: it leaves out some of its layers in training, and then returns no attention.
         has_extractor: an extractor tells its attention which sentences to read (--sentence-attention extractor).
         selects_sentences: it selects sentences of the document for each sentence of the summary.
+        has_closed_book: in training it has a second one without attention beside it (--closed-book-decoder).
     """
 
     shares_documents: bool = False
@@ -32,6 +33,7 @@ class DecoderCapabilities(NamedTuple):
     drops_layers: bool = False
     has_extractor: bool = False
     selects_sentences: bool = False
+    has_closed_book: bool = False
 
 
 def unwrapped(model: Any) -> Any:
@@ -54,6 +56,7 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         drops_layers=bool(getattr(decoder, "decoder_layerdrop", 0)),
         has_extractor=getattr(model, "extractor", None) is not None,
         selects_sentences=getattr(decoder, "selector", None) is not None,
+        has_closed_book=getattr(decoder, "closed_book", None) is not None,
     )
 
 

@@ -48,8 +48,8 @@ class Bidirectional(nn.Module):
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in their order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
-        states, last, cells = run(_take_positions(x, order), lengths)
-        return _take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
+        states, last, cells = run(take_positions(x, order), lengths)
+        return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, last states and cells."""
@@ -75,9 +75,9 @@ class Bidirectional(nn.Module):
                 x = self.dropout(torch.cat([forward, backward], dim=2))
             forward, cells[0] = self._run_direction(x, weights[2 * layer], ended)
             backward, cells[1] = self._run_direction(
-                _take_positions(x, reversed_positions), weights[2 * layer + 1], ended
+                take_positions(x, reversed_positions), weights[2 * layer + 1], ended
             )
-            backward = _take_positions(backward, reversed_positions)
+            backward = take_positions(backward, reversed_positions)
         last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
         both = [ends for ends in cells if ends is not None]
         return (
@@ -179,7 +179,7 @@ def with_one_bias(network: Network) -> Network:
     return network
 
 
-def _take_positions(x: Tensor, order: Tensor) -> Tensor:
+def take_positions(x: Tensor, order: Tensor) -> Tensor:
     """x (B, S', D) with position ``order[b, s]`` at place s: (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
@@ -234,12 +234,12 @@ def read_by_sentence(
     empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
     states, ends, cells = network(table[:, :-1].reshape(batch * count, width, -1), empty[:, :-1].reshape(-1, width))
     states = F.pad(states.view(batch, count * width, -1), (0, 0, 0, 1))  # 0 at padding
-    states = _take_positions(states, place)
+    states = take_positions(states, place)
 
     def of_document(of_sentences: Tensor) -> Tensor:  # (B * N, 2H) -> (B, 2H)
         forward, backward = of_sentences.view(batch, count, -1).chunk(2, dim=2)
         final = (~missing).sum(1, keepdim=True).clamp(min=1) - 1  # (B, 1)
-        return torch.cat([_take_positions(forward, final)[:, 0], backward[:, 0]], dim=1)
+        return torch.cat([take_positions(forward, final)[:, 0], backward[:, 0]], dim=1)
 
     return states, of_document(ends), None if cells is None else of_document(cells)
 
@@ -283,7 +283,7 @@ class SentenceEncoder(nn.Module):
         """Word states (B, S, 2H), sentence numbers and padding (B, S) -> the sentences."""
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
-        ends = [_take_positions(half, place) for half, place in ((forward, last), (backward, first))]
+        ends = [take_positions(half, place) for half, place in ((forward, last), (backward, first))]
         sentences, documents, _ = self.gru(torch.cat(ends, dim=2), missing)  # (B, N, 2H), (B, 2H)
         if self.gate is not None:
             sentences = self.gate.let_through(sentences, documents[:, None])

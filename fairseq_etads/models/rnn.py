@@ -16,6 +16,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from omegaconf import II, OmegaConf
 from torch import Tensor
 
+from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
 from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
@@ -26,6 +27,7 @@ from .rnn_checks import EXTRACTOR, FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
 from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width
 from .rnn_initial import begin_as_see_et_al, begin_uniform, new_table
+from .rnn_presets import PRESETS
 from .selector import SentenceExtractor
 from .sentence_attention import KINDS as SENTENCE_ATTENTION
 from .sentence_attention import make_extractor
@@ -202,6 +204,16 @@ class RecurrentConfig(FairseqDataclass):
             "decoder begins with them (Li et al. 2018); see --selection-loss"
         },
     )
+    closed_book_decoder: bool = field(
+        default=False,
+        metadata={
+            "help": "in training a second decoder without attention and pointer learns from the encoder's last state "
+            "alone (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
+        },
+    )
+    closed_book_cut: bool = field(
+        default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
+    )
     source_factors: str = field(
         default="none",
         metadata={
@@ -209,75 +221,6 @@ class RecurrentConfig(FairseqDataclass):
             f'or without widths, such as "pos:20,tf" (without: {FACTOR_DIM})'
         },
     )
-
-
-_LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
-_CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-_FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}  # 55 in all, as in the paper
-
-# See et al. 2017, section 5: width 256, vectors of 128; the rest as in their code
-_SEE: Dict[str, Any] = {
-    "encoder_embed_dim": 128,
-    "encoder_hidden_size": 256,
-    "attention_dim": 512,
-    "readout_dim": 256,
-    "rnn_cell": "lstm",
-    "bridge": "relu",
-    "merge_input": True,
-    "attention_query": "after",
-    "readout": "linear",
-    "share_input_embeddings": True,
-    "paper_init": True,
-    "pointer": "soft",
-}
-
-# Chopra et al. 2016: RAS-Elman and RAS-LSTM
-_RAS: Dict[str, Any] = {
-    "encoder": "conv",
-    "encoder_embed_dim": 512,
-    "encoder_hidden_size": 512,  # the decoder's width follows
-    "bridge": "zero",
-    "attention_score": "dot",
-    "readout": "none",
-    "uniform_init": 0.05,
-}
-
-# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
-_SELECTION: Dict[str, Any] = {
-    **_SEE,
-    "rnn_cell": "gru",
-    "bridge": "tanh",
-    "hierarchical_attention": True,
-    "encoder_by_sentence": True,
-    "sentence_gate": True,
-    "sentence_selector": True,
-}
-
-PRESETS: Dict[str, Dict[str, Any]] = {
-    "gru_seq2seq": {},
-    "words_lvt2k": _LVT2K,
-    "words_lvt5k": {"large_vocabulary_trick": 5000},
-    "words_lvt2k_hieratt": {**_LVT2K, "hierarchical_attention": True},
-    "feats_lvt2k": _FEATURES,
-    "feats_lvt2k_ptr": {**_FEATURES, "pointer": "switch"},
-    "words_lvt2k_temp_att": {**_CNN, "temporal_attention": True},
-    "pointer_generator": _SEE,
-    "pointer_generator_coverage": {**_SEE, "coverage": True},
-    "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
-    "explicit_selection": _SELECTION,
-    "ras_elman": {**_RAS, "rnn_cell": "elman"},
-    "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
-    "pg_coverage": {
-        "encoder_embed_dim": 128,
-        "encoder_hidden_size": 256,
-        "attention_dim": 512,
-        "share_all_embeddings": True,
-        "pointer": "soft",
-        "coverage": True,
-    },
-}
-"""Named architectures: what each changes in the defaults (Nallapati et al. 2016, tables 1 to 3; See et al. 2017)."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
@@ -339,6 +282,15 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
         decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target), context)
+        if config.closed_book_decoder and not task.is_loading:
+            decoder.closed_book = ClosedBookDecoder(
+                str(config.rnn_cell) == "lstm",
+                config.decoder_embed_dim,
+                config.decoder_hidden_size,
+                len(target),
+                config.dropout,
+                config.closed_book_cut,
+            )
         model = cls(encoder, decoder)
         if config.paper_init:
             begin_as_see_et_al(model)
@@ -377,6 +329,8 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         Raises:
             ValueError: they were trained with other dictionaries or other source factors.
         """
+        if self.decoder.closed_book is None:
+            state_dict = {name: value for name, value in state_dict.items() if not name.startswith(CLOSED_BOOK)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         start, end = "encoder.factors.", ".weight"

@@ -68,6 +68,7 @@ def check_options(cfg: Any, task: Any) -> None:
         check_marks("--hierarchical-attention", task)
     _check_extractor(cfg)
     _check_sentences(cfg, task)
+    _check_closed_book(cfg)
 
 
 def _check_sentences(cfg: Any, task: Any) -> None:
@@ -127,6 +128,16 @@ def _check_extractor(cfg: Any) -> None:
         if getattr(cfg, option) != default and str(cfg.sentence_attention) == "none":
             flag = f"--{option.replace('_', '-')}"
             raise ValueError(f"{flag} {getattr(cfg, option)} has no effect without --sentence-attention extractor")
+
+
+def _check_closed_book(cfg: Any) -> None:
+    """Raise ValueError if there is no last state to read, or nothing that reads it."""
+    if cfg.closed_book_cut and not cfg.closed_book_decoder:
+        raise ValueError("--closed-book-cut has no effect without --closed-book-decoder")
+    if cfg.closed_book_decoder and str(cfg.bridge) == "zero":
+        raise ValueError("--closed-book-decoder begins with the encoder's last state: give --bridge tanh or relu")
+    if cfg.closed_book_decoder and cfg.large_vocabulary_trick:
+        raise ValueError("--closed-book-decoder has a softmax over all words: choose it or --large-vocabulary-trick")
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:

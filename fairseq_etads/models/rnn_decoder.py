@@ -16,6 +16,7 @@ from ..attention import (
     temporal_step,
 )
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
+from ..layers.closed_book import ClosedBookDecoder
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
 from ..layers.recurrent import ElmanCell, OutputLayer, with_one_bias
@@ -102,6 +103,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if str(cfg.pointer) != "none":
             features = state + word + context
             self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
+        self.closed_book: Optional[ClosedBookDecoder] = None
+        """With --closed-book-decoder, and in training alone; set by the model."""
 
     def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
         """The words that the distributions for documents (B, S) range over."""
@@ -141,7 +144,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
             Extras: "attn", a list of the attention (N, T, S); "vocabulary", the batch's :class:`OutputVocabulary`; with
             a pointer "pointer", its :class:`PointerOutput`; with a selector "selection", a :class:`SentenceSelection`;
-            with an extractor and without a cached state "sentence_attention", a :class:`SentenceAttention`.
+            with an extractor and without a cached state "sentence_attention", a :class:`SentenceAttention`; with a
+            closed-book decoder in training "closed_book_logits" (N, T, V).
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -154,6 +158,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             extra["sentence_attention"] = SentenceAttention.of(outputs.log_word, encoder_out)
         if outputs.log_selection is not None and starts is not None:
             extra["selection"] = SentenceSelection(outputs.log_selection, starts)
+        if self.closed_book is not None and self.training and incremental_state is None:
+            extra["closed_book_logits"] = self.closed_book(words, real, encoder_out)
         readouts = self.dropout(self._read_out(outputs))  # (N, T, R)
         if features_only:
             return readouts, extra

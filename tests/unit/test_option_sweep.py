@@ -176,6 +176,15 @@ RECURRENTS = {
             "--bridge zero does not go with --sentence-selector",
         ),
     ],
+    "closed_book_decoder": [
+        {"closed_book_decoder": True},
+        {"closed_book_decoder": True, "rnn_cell": "lstm", "bridge": "relu", "pointer": "soft"},
+        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "choose it or --large-vocabulary-trick"),
+    ],
+    "closed_book_cut": [
+        {"closed_book_decoder": True, "closed_book_cut": True},
+        ({"closed_book_cut": True}, "--closed-book-cut has no effect without --closed-book-decoder"),
+    ],
     "large_vocabulary_trick": [{"large_vocabulary_trick": 20}, ({"large_vocabulary_trick": -1}, "choose 0 or more")],
     "pointer": [{"pointer": "soft"}, {"pointer": "switch", "large_vocabulary_trick": 20}],
     "pointer_continue": [{"pointer": "switch", "pointer_continue": True}],
@@ -267,6 +276,8 @@ def criterion_of(options):
 def test_each_option_works_or_is_refused_in_words(arch, options, message):
     task, criterion = steps_task(), criterion_of(options)
     extra = {"ddp_backend": "legacy_ddp"} if criterion == "adaptive_loss" else {}
+    if "closed_book_decoder" in options:
+        extra = {"closed_book_weight": 0.5}
     if message is not None:
         with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
             train_and_decode(task, options_of(arch, **options), criterion, **extra)

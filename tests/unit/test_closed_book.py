@@ -1,0 +1,197 @@
+"""The closed-book decoder, which is there in training alone (Jiang and Bansal 2018)."""
+
+from unittest import mock
+
+import pytest
+import reference_see as reference
+import torch
+from helpers import EOS, PAD, make_batch
+from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
+from seeds import shifted
+
+from fairseq_etads.criterions import SummarizationNLL
+
+TASK = recurrent_task()
+ARCHS = ("pg_coverage", "pointer_generator_coverage")
+DOCUMENTS = [[5, 6, 7, 45, 9, 10, 46, 5, 45], [30], [4, 47, 5, 8, 8], [21, 22, 50, 23]]
+SUMMARIES = [[5, 45, 7], [8], [9, 10, 11, 12], [50, 14]]
+GAMMA = 0.25
+PLAIN = {"sentence_avg": False, "label_smoothing": 0.0, "switch_loss": 1.0}
+PLAIN.update(coverage_loss=0.0, coverage_loss_start=0, coverage_loss_ramp=0)
+
+
+def model_of(arch="pointer_generator_coverage", **options):
+    torch.manual_seed(1)
+    return recurrent(arch, TASK, closed_book_decoder=True, **options).train()
+
+
+def loss_of(weight=GAMMA):
+    return SummarizationNLL(TASK, **{**PLAIN, "closed_book_weight": weight})
+
+
+def sample_of(model, documents=DOCUMENTS, summaries=SUMMARIES, left=False):
+    target = make_batch(summaries, left=left)
+    previous = torch.full_like(target, PAD)
+    for row, summary in enumerate(summaries):
+        start = target.shape[1] - len(summary) - 1 if left else 0
+        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
+    net_input = {**inputs(model, make_batch(documents, left=left)), "prev_output_tokens": previous}
+    words = int(target.ne(PAD).sum())
+    return {"id": torch.arange(len(target)), "net_input": net_input, "target": target, "ntokens": words}
+
+
+def gradients(model, criterion, sample):
+    model.zero_grad()
+    criterion(model, sample)[0].backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_the_distribution_and_the_loss_equal_loops():
+    """Words that are not known count as the unknown word; the loss mixes the two decoders' likelihoods."""
+    model, unk = model_of(), TASK.target_dictionary.unk()
+    sample = sample_of(model)
+    encoded = model.encoder(**inputs(model, sample["net_input"]["src_tokens"]))
+    decoder = model.decoder.closed_book
+    lstm = (*(getattr(decoder.network, f"weight_{name}_l0") for name in ("ih", "hh")),)
+    lstm += (decoder.network.bias_ih_l0 + decoder.network.bias_hh_l0,)
+    vectors = model.decoder.embed_tokens(sample["net_input"]["prev_output_tokens"])
+    known, expected = decoder.output_projection.out_features, 0.0
+    for row, summary in enumerate(SUMMARIES):
+        first = encoded["first_state"][0][row], encoded["first_cell"][0][row]
+        layer = decoder.output_projection.weight, decoder.output_projection.bias
+        found = reference.closed_book(lstm, *layer, first, vectors[row])
+        for step, word in enumerate([*summary, EOS]):
+            expected -= found[step][word if word < known else unk].item()
+    loss, _, logs = loss_of()(model, sample)
+    assert logs["closed_book_loss"].item() == pytest.approx(expected, rel=1e-5)
+    alone = logs["nll_loss"].item()
+    assert loss.item() == pytest.approx((1 - GAMMA) * alone + GAMMA * expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_with_weight_0_it_is_the_model_without_to_the_bit(arch):
+    model = model_of(arch)
+    sample = sample_of(model)
+    with_it = gradients(model, loss_of(0.0), sample)
+    model.decoder.closed_book = None
+    assert not any("closed_book" in name for name in with_it)
+    without = gradients(model, loss_of(0.0), sample)
+    assert without.keys() == with_it.keys()
+    assert all(torch.equal(with_it[name], without[name]) for name in without)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_it_reads_the_last_state_and_nothing_else_of_the_encoder(arch):
+    model = model_of(arch)
+    sample = sample_of(model)
+    encoded = model.encoder(**inputs(model, sample["net_input"]["src_tokens"]))
+
+    def logits(**changes):
+        extra = model.decoder(sample["net_input"]["prev_output_tokens"], {**encoded, **changes})[1]
+        return extra["closed_book_logits"]
+
+    same = logits(encoder_out=[encoded["encoder_out"][0] + 1], keys=[encoded["keys"][0] - 1])
+    assert torch.equal(same, logits())
+    assert not torch.allclose(logits(first_state=[encoded["first_state"][0] + 1]), logits())
+
+
+@pytest.mark.parametrize("arch,cell", [("gru_seq2seq", 0), ("pointer_generator", 1)])
+def test_it_costs_what_docs_options_says(arch, cell):
+    model = model_of(arch)
+    e, g, known = (
+        model.decoder.embed_tokens.embedding_dim,
+        model.decoder.hidden_size,
+        len(TASK.target_dictionary) - TAIL,
+    )
+    expected = 3 * g * (e + g) + 6 * g + known * (g + 1) + cell * (g * (e + g) + 2 * g)
+    assert sum(parameter.numel() for parameter in model.decoder.closed_book.parameters()) == expected
+
+
+def test_every_parameter_gets_gradient_and_the_encoder_another_one_unless_it_is_cut():
+    plain = gradients(model_of(), loss_of(0.0), sample_of(model_of()))
+    for cut in (False, True):
+        model = model_of(closed_book_cut=cut)
+        found = gradients(model, loss_of(), sample_of(model))
+        assert {name for name, _ in model.named_parameters()} == found.keys()
+        assert all(value.abs().max() > 0 for value in found.values())
+        of_encoder = [
+            name for name in plain if name.startswith("encoder.") and "embed_tokens" not in name and "keys" not in name
+        ]
+        assert of_encoder
+        for name in of_encoder:
+            # the bridge's gradient reaches the rest of the encoder
+            assert torch.allclose(found[name], (1 - GAMMA) * plain[name], rtol=1e-4, atol=1e-6) == cut, name
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_padding_its_side_and_the_batch_change_nothing(arch):
+    model, criterion = model_of(arch), loss_of()
+    alone = sum(criterion(model, sample_of(model, [d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
+    for left in (False, True):
+        torch.testing.assert_close(criterion(model, sample_of(model, left=left))[0], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_validation_and_generation_are_those_without_it(arch):
+    """A model that is loaded to generate does not have it; one without it and an older checkpoint load, too."""
+    trained = model_of(arch)
+    sample = sample_of(trained)
+    with mock.patch.object(type(TASK), "is_loading", True):
+        loaded = recurrent(arch, TASK, closed_book_decoder=True)
+    assert loaded.decoder.closed_book is None
+    loaded.load_state_dict(trained.state_dict())
+    tokens, previous = sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"]
+    expected = log_probs(trained.eval(), tokens, previous)[0]
+    assert torch.equal(log_probs(loaded.eval(), tokens, previous)[0], expected)
+    logs = loss_of()(trained, sample)[2]
+    assert "closed_book_loss" not in logs and torch.equal(logs["loss"], loss_of(0.0)(loaded, sample)[2]["loss"])
+
+
+def test_what_has_no_effect_or_cannot_be_is_refused():
+    for options, words in (
+        ({"closed_book_cut": True}, "--closed-book-cut has no effect without --closed-book-decoder"),
+        ({"closed_book_decoder": True, "large_vocabulary_trick": 20}, "choose it or --large-vocabulary-trick"),
+        (
+            {"closed_book_decoder": True, "bridge": "zero", "encoder": "conv", "encoder_layers": 1},
+            "--bridge tanh or relu",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
+            recurrent("gru_seq2seq", TASK, **options)
+    with pytest.raises(ValueError, match=r"--closed-book-weight 1\.0: choose a number, at least 0 and below 1"):
+        loss_of(1.0)
+
+
+def toy(seed, count=32):
+    """Documents of two of four words, which are their summaries."""
+    words = torch.randint(5, 9, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
+    return words, words
+
+
+def train(model, criterion, parameters, seed, updates=120):
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    for update in range(updates):
+        optimizer.zero_grad()
+        (criterion(model, sample_of(model, *toy(seed + update)))[0] / 64).backward()
+        optimizer.step()
+
+
+def remembered(weight):
+    """The share of words that a new closed-book decoder repeats from the frozen encoder of a model so trained."""
+    widths = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "readout_dim"), 32)
+    model = model_of("pg_coverage", encoder_hidden_size=48, decoder_hidden_size=48, dropout=0.0, **widths)
+    train(model, loss_of(weight), model.parameters(), shifted(0))
+    model.requires_grad_(False)
+    fresh = model.decoder.closed_book.requires_grad_(True)
+    for module in (fresh.network, fresh.output_projection):
+        module.reset_parameters()
+    train(model, loss_of(0.99), fresh.parameters(), shifted(1000))
+    sample = sample_of(model, *toy(shifted(9999), 200))
+    with torch.no_grad():
+        chosen = model(**sample["net_input"])[1]["closed_book_logits"].argmax(dim=2)
+    return (chosen == sample["target"]).float().mean().item()
+
+
+def test_only_with_it_the_last_state_remembers_the_document():
+    without, with_it = remembered(0.0), remembered(0.9)
+    assert without < 0.62 and with_it > 0.67, (without, with_it)
