@@ -221,6 +221,23 @@ def explicit_selection(coverage):
     return check
 
 
+def closed_book(has_it=True, coverage=False, rewards=False):
+    """See et al.'s model, in training with a second decoder that summaries are written without; and rewards."""
+
+    def check(run):
+        recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
+        assert any(key.startswith("decoder.closed_book.") for key in run.parameters) == has_it
+        assert run.option("closed_book_weight", "criterion") == pytest.approx(0.667 if has_it else 0)
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert ("closed_book_loss" in log) == has_it and ("reward_rougeL" in log) == rewards
+        if rewards:
+            assert "loaded" in log and "but not in this model" not in log
+            assert run.option("best_checkpoint_metric", "checkpoint") == "rougeL"
+        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
+
+    return check
+
+
 def finished(folder):
     return (folder / "finished.txt").read_text(encoding="utf-8")
 

@@ -12,6 +12,7 @@ from recipe_checks import (
     aggregation,
     bart,
     bottom_up,
+    closed_book,
     continuation,
     controlled,
     convolutional,
@@ -157,6 +158,20 @@ RECIPES_AND_ROWS = [
         {"plain": lambda run: nesterovs_gradient(run, 0.2), "controlled": controlled},
         given=("--cpu", "--size", "250", "--bins", "2", "--lengths", "1 2", "--origins", "cnn"),
         more=tuple(CONVOLUTIONAL),
+    ),
+    Recipe(
+        "closedbook_cnndm", cnndm,
+        {
+            "cbdec": closed_book(),
+            "cbdec-coverage": closed_book(coverage=True),
+            "cbdec-rl": closed_book(coverage=True, rewards=True),
+            "rl": closed_book(False, coverage=True, rewards=True),
+        },
+        given=(
+            *("--cpu", "--stages", "60/30", "--rl-steps", str(STEPS)),
+            *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
+        ),
+        more=(*RECURRENT[:-2], "--validate-interval", "100"),
     ),
     Recipe(
         "debian_etads", debian,

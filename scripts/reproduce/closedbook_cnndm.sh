@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Jiang and Bansal 2018 on CNN/Daily Mail: a closed-book decoder beside See et al.'s in training, and self-critical training.
+#
+#   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
+#   scripts/reproduce/closedbook_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
+#
+#   --data DIR            what the first command made; with the four special symbols the words are 50,000
+#   --out DIR             default: runs/closedbook_cnndm in the repository
+#   --rows LIST           of the rows below; default: all
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --gamma G             weight of the closed-book decoder's likelihood (default: 0.667)
+#   --rl-steps N          steps with rewards (default: 20000)
+#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains all that comes before
+#
+#   ROW              trained by                                                    published F1, R-1 / R-2 / R-L
+#   cbdec            likelihood, with the closed-book decoder                      38.21 / 16.45 / 34.70
+#   cbdec-coverage   the same, then coverage                                       40.05 / 17.66 / 36.73
+#   cbdec-rl         the same, then rewards                                        40.66 / 17.87 / 37.06
+#   rl               likelihood, coverage and rewards, without the decoder         39.59 / 17.18 / 36.16
+#
+# The first two rows, the last one and the weight 2/3 are from memory, as is which decoder has 2/3 of it. As in the paper: the
+# closed-book decoder has a network and an output layer of its own, shares the word vectors, begins with the bridge's output,
+# and is not there when summaries are written. Rewards: ROUGE-L of sampled against greedy summaries, mixed with the likelihood at
+# 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint by validation ROUGE-L.
+# Settings of the likelihood stages, decoding and deviations are those of see2017_cnndm.sh.
+# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="cbdec cbdec-coverage cbdec-rl rl"
+data="" out=$ROOT/runs/closedbook_cnndm rows=$all seeds="1" gamma=0.667 rl_steps=20000
+stages="" stage_steps="" steps="" coverage_steps=""
+read_options "--data --out --rows --seeds --cpu --gamma --rl-steps --stages --stage-steps --steps --coverage-steps --" "$@"
+need_choices --rows "$rows" "$all"
+need_prepared --data "$data" scripts/prepare_cnndm.sh
+need_integer --rl-steps "$rl_steps"
+use_environment
+closed_book=(--closed-book-decoder --closed-book-weight "$gamma")
+
+# train_before DIR ROWS SEED [options of fairseq-train]: DIR/pointer_generator-SEED and DIR/pointer_generator_coverage-SEED.
+train_before() {
+    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
+    shift 3
+    [ -z "$stages" ] || options+=(--stages "$stages")
+    [ -z "$stage_steps" ] || options+=(--stage-steps "$stage_steps")
+    [ -z "$steps" ] || options+=(--steps "$steps")
+    [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
+    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- ${more[@]+"${more[@]}"} "$@" \
+        > /dev/null  # its table is not this one
+}
+
+# train_with_rewards RUN BEFORE SEED [options of fairseq-train]: go on from the run BEFORE.
+train_with_rewards() {
+    local run=$1 before=$2 seed=$3
+    shift 3
+    train_once "$run" "$data/prepared" --arch pointer_generator_coverage --batch-size 16 --required-batch-size-multiple 1 \
+        --sort-within 100 --no-end-if-cut --truncate-source 400 --truncate-target 100 --criterion summarization_rl \
+        --rewards rougeL --rl-weight 0.998 --rl-max-len 100 --coverage-loss 1 --optimizer adam --lr 1e-4 --clip-norm 2 \
+        --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
+        --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
+    summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" --beam 4 --min-len 35 --max-len 120 \
+        ${device[@]+"${device[@]}"}
+    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+        etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+}
+
+mkdir -p "$out"
+for seed in $seeds; do
+    for row in $rows; do
+        case $row in
+            cbdec)
+                train_before "$out/closed-book" pointer_generator "$seed" "${closed_book[@]}"
+                ln -sfn "closed-book/pointer_generator-$seed" "$out/cbdec-$seed" ;;
+            cbdec-coverage)
+                train_before "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
+                ln -sfn "closed-book/pointer_generator_coverage-$seed" "$out/cbdec-coverage-$seed" ;;
+            cbdec-rl)
+                train_before "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
+                train_with_rewards "$out/$row-$seed" "$out/closed-book/pointer_generator_coverage-$seed" "$seed" \
+                    "${closed_book[@]}" ;;
+            rl)
+                train_before "$out/plain" pointer_generator_coverage "$seed"
+                train_with_rewards "$out/$row-$seed" "$out/plain/pointer_generator_coverage-$seed" "$seed" ;;
+        esac
+    done
+done
+score_table "$out" "$rows" "$seeds"
