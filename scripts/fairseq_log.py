@@ -257,7 +257,14 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
+    leaving = False
+
     def leave(number: int, frame: object) -> None:
+        nonlocal leaving
+        if leaving:  # the first signal's wait goes on behind this one; a second wait would wait for it for ever
+            child.kill()
+            return
+        leaving = True
         child.terminate()
         child.wait()
         sys.exit(128 + number)

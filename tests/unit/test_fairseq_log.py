@@ -236,6 +236,21 @@ def test_it_ends_what_it_runs(tmp_path):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
+    """As Ctrl-C pressed twice. Waiting for the command in both handlers, it once waited for itself, for ever."""
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('ready', 'w').close(); signal.pause()"
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, "log", "--", sys.executable, "-c", f"while True:\n {deaf}"], cwd=tmp_path
+    )
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None, "it should wait for the command"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 @pytest.mark.parametrize("code", ["print('one')", "print('one', flush=True); import time; time.sleep(600)"])
 def test_a_full_disk_ends_the_command_in_words(tmp_path, code):
