@@ -100,7 +100,8 @@ def generate_command(corpus, save, *options):
 
 def test_every_preset_trains_and_decodes(corpus, tmp_path):
     optimizers = ["lazy_adam", "lazy_adadelta", "lazy_adagrad", "adam"]
-    for number, arch in enumerate(PRESETS):
+    # this one needs summaries with sentence marks: test_explicit_selection_commands.py
+    for number, arch in enumerate(arch for arch in PRESETS if arch != "explicit_selection"):
         optimizer = ["--optimizer", optimizers[number % 4], "--lr", "0.01", "--max-update", "6"]
         trick = ["--large-vocabulary-trick", "20"] if "lvt" in arch else []
         extra = ["--sort-within", "10", "--coverage-loss", "1", "--label-smoothing", "0.1"]

@@ -18,7 +18,7 @@ from fairseq.modules import AdaptiveInput
 from fairseq.sequence_scorer import SequenceScorer
 from helpers import EOS, PAD
 from omegaconf import OmegaConf
-from steps import RARE, make_criterion, make_sample, steps_task, train_and_decode
+from steps import MARK, RARE, make_criterion, make_sample, steps_task, train_and_decode
 
 from fairseq_etads.models.foreign import _HideUnknownWords, check_suitable
 
@@ -135,8 +135,8 @@ def test_references_are_scored_and_keep_their_words():
     task, sample = steps_task(), make_sample()
     model = foreign_model("transformer_tiny", task)
     hypotheses = task.inference_step(SequenceScorer(task.target_dictionary), [model], sample)
-    assert hypotheses[0][0]["tokens"].tolist() == [5, RARE[1], EOS] == sample["target"][0, :3].tolist()
-    expected = output(model, sample)[0, :3].gather(1, torch.tensor([[5], [UNK], [EOS]]))[:, 0]
+    assert hypotheses[0][0]["tokens"].tolist() == [5, RARE[1], MARK, 7, EOS] == sample["target"][0].tolist()
+    expected = output(model, sample)[0].gather(1, torch.tensor([[5], [UNK], [MARK], [7], [EOS]]))[:, 0]
     torch.testing.assert_close(hypotheses[0][0]["positional_scores"], expected)
 
 
