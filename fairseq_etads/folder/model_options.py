@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ..models.common import SummarizationModel
+from ..models.common import SummarizationModel, plain_options
 from ..models.convs2s_options import parse_convolutions
 from ..models.selector import Selector
 from ..text.files import InputError
@@ -45,7 +45,7 @@ def to_plain(architecture: str, cfg: Any) -> Dict[str, Any]:
     Raises:
         InputError: the architecture is not this project's, or an option has no plain value.
     """
-    given: Any = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
+    given = vars(plain_options(cfg))
     declared = _declared(architecture)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
     check(architecture, options, _MOST)

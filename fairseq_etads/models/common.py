@@ -1,13 +1,14 @@
 """What the models of all families share: options on the command line, targets, checks of dictionaries."""
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import field, fields, make_dataclass
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..text.words import SENTENCE_MARK
@@ -50,6 +51,31 @@ class SummarizationModel:
         """The summaries (B, T) as extended ids, by which ``get_normalized_probs`` gives probabilities."""
         vocabulary: OutputVocabulary = net_output[1]["vocabulary"]
         return vocabulary.extended_ids(sample["target"])
+
+
+class PositionedModel(SummarizationModel):
+    """The same for models whose positions have vectors."""
+
+    encoder: Any
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load weights.
+
+        Raises:
+            ValueError: they were trained with another dictionary, or with other truncation lengths.
+        """
+        for side, part in (("source", self.encoder), ("target", self.decoder)):
+            check_words(state_dict, side, part)
+            check_positions(state_dict, side, part)
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+
+def plain_options(cfg: Any) -> Any:
+    """A model's options as a plain namespace, with texts for enumerations, which could not be pickled."""
+    options: Any = (
+        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
+    )
+    return Namespace(**options)
 
 
 def preset_dataclass(

@@ -5,23 +5,20 @@ vectors, a pointer can copy them, and in search the beams of a document share wh
 """
 
 import contextlib
-from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..layers.beam_state import BeamState
 from ..layers.linear import renew_weight
-from ..layers.pointer import Pointer, PointerOutput
-from ..layers.word_likelihood import requested_log_probs
+from ..layers.pointer import Pointer
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
-from ..vocabulary.output import OutputVocabulary
-from .common import SummarizationModel, check_positions, check_words, position_limit, register_presets
+from .common import PositionedModel, plain_options, position_limit, register_presets
 from .convs2s_options import PRESETS, check_options, parse_attention, parse_convolutions, preset_config
+from .pointing import PointingDecoder
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -69,15 +66,12 @@ def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
     return torch.bmm(queries.reshape(len(documents), -1, width), documents).view(rows, length, -1)
 
 
-class ConvolutionalDecoder(FConvDecoder):
+class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
     """fairseq's convolutional decoder with a pointer head; see :class:`FConvDecoder`.
 
     The pointer's copy attention asks with what the output layer reads, and looks at (z + e) √0.5, as the values of the
     decoder's attention.
     """
-
-    shares_documents = True
-    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
 
     def __init__(self, cfg: Any, dictionary: Any):
         layers = parse_convolutions(cfg.decoder_layers, "--decoder-layers")
@@ -103,10 +97,6 @@ class ConvolutionalDecoder(FConvDecoder):
         if str(cfg.pointer) != "none":
             widths = cfg.decoder_out_embed_dim, cfg.encoder_embed_dim
             self.pointer = Pointer(*widths, str(cfg.pointer), continues=cfg.pointer_continue)
-
-    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over."""
-        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
 
     def forward(
         self,
@@ -144,22 +134,13 @@ class ConvolutionalDecoder(FConvDecoder):
         extra: Dict[str, Any] = {"attn": [attention]}
         if features_only:
             return states, extra
-        if "vocabulary" not in encoder_out:
-            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
-        extra["vocabulary"] = encoder_out["vocabulary"]
-        if self.pointer is not None:
-            source = encoder_out["src_tokens"][0]
-            history = self.pointer.history(prev_output_tokens, source, states.shape[1], self.dictionary.unk())
-            extra["pointer"] = self.pointer(states, memory.transpose(0, 1), extra["vocabulary"].slots, history)
-        if "candidate_output" in encoder_out:  # of a search with a shortlist
-            logits = encoder_out["candidate_output"](states)  # (N, T, C)
-            return extra["vocabulary"].candidates.restrict(logits), extra
         renew_weight(self.output_projection)
-        words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
-        if words is None:
-            return self.output_projection(states), extra
-        extra["word_log_probs"] = words
-        return states, extra
+        return self.logits_of(states, memory.transpose(0, 1), prev_output_tokens, encoder_out, extra)
+
+    def output_layer(self, states: Tensor) -> Tensor:
+        """Logits (N, T, V) of what the output layer reads (N, T, R)."""
+        logits: Tensor = self.output_projection(states)
+        return logits
 
     @contextlib.contextmanager
     def _attention_of_layers(self) -> Iterator[List[Tensor]]:
@@ -183,20 +164,6 @@ class ConvolutionalDecoder(FConvDecoder):
             memory["keys"], memory["values"] = super()._split_encoder_out(encoder_out, None)
         return memory["keys"], memory["values"]
 
-    def get_normalized_probs(
-        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
-    ) -> Tensor:
-        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
-
-        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
-        """
-        logits, extra = net_output
-        pointer: Optional[PointerOutput] = extra.get("pointer")
-        if pointer is None:
-            return super().get_normalized_probs(net_output, log_probs, sample)
-        scores = pointer.log_probs(logits)
-        return scores if log_probs else scores.exp()
-
     def make_generation_fast_(self, **_: Any) -> None:
         """Nothing: fairseq would leave out the attention, which ``--replace-unknown`` and others need."""
 
@@ -213,7 +180,7 @@ def _rows(positions: int, dictionary: Any) -> int:
     return positions + int(dictionary.pad()) + 1
 
 
-class ConvolutionalModel(SummarizationModel, FConvModel):
+class ConvolutionalModel(PositionedModel, FConvModel):
     """Convolutional encoder-decoder, fairseq's ``fconv``, with a pointer as an option.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
@@ -232,10 +199,7 @@ class ConvolutionalModel(SummarizationModel, FConvModel):
             ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
             OSError: a file of word vectors cannot be read.
         """
-        options: Any = vars(cfg)
-        if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
-            options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        config: Any = Namespace(**options)
+        config = plain_options(cfg)
         check_options(config, task)
         config.max_source_positions = position_limit(config.max_source_positions, task, "source")
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
@@ -245,17 +209,6 @@ class ConvolutionalModel(SummarizationModel, FConvModel):
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
-
-    def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights, also those of fairseq's own ``fconv``.
-
-        Raises:
-            ValueError: they were trained with another dictionary, or with other truncation lengths.
-        """
-        for side, part in (("source", self.encoder), ("target", self.decoder)):
-            check_words(state_dict, side, part)
-            check_positions(state_dict, side, part)
-        return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """As fairseq's, without its products for a fixed number of beams: documents are not repeated here."""

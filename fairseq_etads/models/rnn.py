@@ -5,7 +5,6 @@ field of :class:`RecurrentConfig`; a named architecture is a preset that changes
 """
 
 import functools
-from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
 
@@ -13,7 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel
-from omegaconf import II, OmegaConf
+from omegaconf import II
 from torch import Tensor
 
 from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
@@ -21,7 +20,14 @@ from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
-from .common import CONTINUE_HELP, SummarizationModel, check_words, preset_dataclass, register_presets
+from .common import (
+    CONTINUE_HELP,
+    SummarizationModel,
+    check_words,
+    plain_options,
+    preset_dataclass,
+    register_presets,
+)
 from .conv_encoder import ConvolutionalEncoder
 from .rnn_checks import EXTRACTOR, FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
@@ -250,10 +256,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
             ValueError: an option does not fit the others, or the dictionaries, or the data's factors.
             OSError: a file of word vectors cannot be read.
         """
-        options: Any = vars(cfg)
-        if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
-            options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        config: Any = Namespace(**options)
+        config = plain_options(cfg)
         check_options(config, task)
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)

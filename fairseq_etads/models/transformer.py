@@ -1,7 +1,6 @@
 """The Transformer family: encoder, decoder, and one model class for all presets."""
 
 import itertools
-from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -13,20 +12,18 @@ from fairseq.models.transformer import (
     TransformerModelBase,
 )
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.dropout import use_compact_dropout
 from ..layers.linear import use_training_linear
-from ..layers.pointer import Pointer, PointerOutput
+from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
-from ..layers.word_likelihood import requested_log_probs
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
-from ..vocabulary.output import OutputVocabulary
-from .common import SummarizationModel, check_positions, check_words, position_limit, register_presets
+from .common import PositionedModel, plain_options, position_limit, register_presets
+from .pointing import PointingDecoder
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
@@ -108,11 +105,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return reordered
 
 
-class SummarizationTransformerDecoder(TransformerDecoderBase):
+class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
     """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers`` and a pointer head."""
-
-    shares_documents = True
-    """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
@@ -138,10 +132,6 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             # zeros, so that at first it is the model without the bias; W_o may be the table of word vectors
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
-    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over."""
-        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
-
     def forward(
         self,
         prev_output_tokens: Tensor,
@@ -160,22 +150,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
         if features_only:
             return states, extra
         assert encoder_out is not None, "the decoder needs the encoder's output"
-        if "vocabulary" not in encoder_out:
-            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
-        extra["vocabulary"] = encoder_out["vocabulary"]
-        if self.pointer is not None:
-            (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
-            source, steps = encoder_out["src_tokens"][0], states.shape[1]
-            history = self.pointer.history(prev_output_tokens, source, steps, self.dictionary.unk())
-            extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots, history)
-        if "candidate_output" in encoder_out:  # of a search with a shortlist
-            logits = encoder_out["candidate_output"](states)  # (N, T, C)
-            return extra["vocabulary"].candidates.restrict(logits), extra
-        words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
-        if words is None:
-            return self.output_layer(states), extra
-        extra["word_log_probs"] = words
-        return states, extra
+        (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
+        return self.logits_of(states, memory, prev_output_tokens, encoder_out, extra)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
         """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
@@ -184,22 +160,8 @@ class SummarizationTransformerDecoder(TransformerDecoderBase):
             upgraded.pop(f"{name}.output_projection.weight", None)
         return upgraded
 
-    def get_normalized_probs(
-        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
-    ) -> Tensor:
-        """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
 
-        In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
-        """
-        logits, extra = net_output
-        pointer: Optional[PointerOutput] = extra.get("pointer") if extra else None
-        if pointer is None:
-            return super().get_normalized_probs(net_output, log_probs, sample)
-        scores = pointer.log_probs(logits)
-        return scores if log_probs else scores.exp()
-
-
-class SummarizationTransformer(SummarizationModel, TransformerModelBase):
+class SummarizationTransformer(PositionedModel, TransformerModelBase):
     """Transformer encoder-decoder with the papers' mechanisms as options.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`SummarizationTransformerConfig` for the options.
@@ -225,10 +187,7 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         Raises:
             ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
         """
-        options: Any = vars(cfg)
-        if OmegaConf.is_config(cfg):  # with texts for enumerations, which could not be pickled
-            options = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        config = SummarizationTransformerConfig.from_namespace(Namespace(**options))
+        config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
         if task.is_loading:  # a checkpoint has vectors of its own
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
@@ -255,17 +214,6 @@ class SummarizationTransformer(SummarizationModel, TransformerModelBase):
         if words < embed_tokens.num_embeddings:  # one table for both sides, and the documents' has more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
-
-    def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights.
-
-        Raises:
-            ValueError: they were trained with another dictionary, or with other truncation lengths.
-        """
-        for side, part in (("source", self.encoder), ("target", self.decoder)):
-            check_words(state_dict, side, part)
-            check_positions(state_dict, side, part)
-        return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
 register_presets(SummarizationTransformer, PRESETS, preset_config)
