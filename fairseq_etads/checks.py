@@ -70,14 +70,10 @@ class CheckedOptions:
             ValueError: it does not go with the model (see :func:`check_criterion`), or an option has no effect.
         """
         parent: Any = super()
-        task: Any = self  # of which this is a mixin
         name = str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
-        learns_selection = name in OURS and bool(getattr(cfg, "selection_loss", 0))
-        learns_labels = bool(self._selects or learns_selection or getattr(cfg, "extraction_loss", 0))
+        learns_labels = self._selects or any(getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss"))
         check_selector(name, self._selects, self._trained is None, self.cfg, learns_labels)
-        if learns_selection:
-            task.read_sentence_targets()
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:

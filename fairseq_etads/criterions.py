@@ -193,11 +193,6 @@ class SummarizationNLL(FairseqCriterion):
         nll, loss, logs = self._likelihood(log_vocab, pointer, columns, vocabulary.candidates)
         return nll, loss, columns != self.padding_idx, logs, extra
 
-    def word_losses(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tuple[Tensor, Tensor]:
-        """The negative log-likelihood of target words (N, T), ids of the dictionary; and (N, T), False at padding."""
-        nll, _, real, _, _ = self._losses(model, net_input, target)
-        return nll, real
-
     def _sum(self, values: Tensor, real: Tensor) -> Tensor:
         """The sum of values (N, T), 0 at padding; with --length-normalised of each summary's mean over its words."""
         if self.length_normalised:

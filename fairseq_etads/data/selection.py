@@ -170,19 +170,16 @@ class SelectedTask:
     _reads_targets = False
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion; batches have labels of sentences if it asks for them with --extraction-loss."""
+        """Build the criterion; batches have what it learns of sentences, --extraction-loss or --selection-loss."""
         if getattr(cfg, "extraction_loss", 0):
             self.read_labels("sentences")
+        self._reads_targets = bool(getattr(cfg, "selection_loss", 0))
         parent: Any = super()
         return parent.build_criterion(cfg, *args, **kwargs)
 
     def read_labels(self, unit: Optional[str]) -> None:
         """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none."""
         self._label_unit = unit
-
-    def read_sentence_targets(self) -> None:
-        """Give batches the distributions with which a selector of sentences inside a summariser is trained."""
-        self._reads_targets = True
 
     def load_token_values(self, directory: str, split: str, pairs: Any, limit: int) -> Dict[str, TokenValues]:
         """What batches of a split need: "labels" or "sentence_targets" in training, "selection" in decoding.
