@@ -273,6 +273,14 @@ summarise_once() {
     [ "$output" -nt "$run/finished.txt" ] || supervise "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt by TEXT/test.target into RUN/rouge.json, unless that is newer.
+score_once() {
+    local run=$1 text=$2
+    shift 2
+    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
+        etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
+}
+
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, and
 # its options), then summarise the test split and score the summaries: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
 # and ROUGE hold options of generate.sh and etads-rouge. Does only what has not been done.
@@ -285,8 +293,7 @@ run_system() {
     done
     "${command[@]}" --prepared "$prepared" --out "$run" "$@"
     summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" ${GENERATE[@]+"${GENERATE[@]}"}
-    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-        etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" ${ROUGE[@]+"${ROUGE[@]}"}
+    score_once "$run" "$text" ${ROUGE[@]+"${ROUGE[@]}"}
 }
 
 # train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
@@ -325,6 +332,8 @@ train_recurrent() {
 # some for the last one after stage_steps in each of the others.
 read_stages() {
     local length
+    need_integer --steps "$steps"
+    need_integer --stage-steps "$stage_steps"
     read -ra lengths <<< "$stages"
     [ ${#lengths[@]} -gt 0 ] || die "--stages is empty; see --help"
     for length in "${lengths[@]}"; do
@@ -388,8 +397,7 @@ summarise_and_score() {
     local run=$1 data=$2
     shift 2
     summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "$@"
-    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-        etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+    score_once "$run" "$data/text"
 }
 
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.

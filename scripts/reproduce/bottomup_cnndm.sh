@@ -75,9 +75,7 @@ for seed in $seeds; do
             mkdir -p "$run"
             for name in checkpoints train.log finished.txt; do ln -sfn "../summariser-$seed/$name" "$run/$name"; done
         fi
-        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${DECODE[@]}" ${selecting[@]+"${selecting[@]}"}
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+        summarise_and_score "$run" "$data" "${DECODE[@]}" ${selecting[@]+"${selecting[@]}"}
     done
 done
 score_table "$out" "$rows" "$seeds"

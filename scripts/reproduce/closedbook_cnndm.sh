@@ -59,10 +59,8 @@ train_with_rewards() {
         --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
         --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
         ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
-    summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" --beam 4 --min-len 35 --max-len 120 \
+    summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
         ${device[@]+"${device[@]}"}
-    [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-        etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
 }
 
 mkdir -p "$out"

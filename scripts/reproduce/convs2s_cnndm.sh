@@ -100,8 +100,7 @@ for seed in $seeds; do
         IFS=- read -r length origin < "$run/setting.txt"
         folder=$(fixed test "$length" "$origin")
         summarise_once "$run" "$run/summaries.txt" --prepared "$folder/prepared" "${decoding[@]}"
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+        score_once "$run" "$data/text"
     done
 done
 score_table "$out" "$rows" "$seeds"

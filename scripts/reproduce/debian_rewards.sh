@@ -49,8 +49,7 @@ for seed in $seeds; do
         esac
         summarise_once "$run" "$run/summaries.txt" --prepared "$out/prepared" --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" \
             --min-len 4 --max-len 30 --beam 5 --cpu -- --no-repeat-ngram-size 2
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json"
+        score_once "$run" "$text"
     done
 done
 score_table "$out" "$systems" "$seeds"

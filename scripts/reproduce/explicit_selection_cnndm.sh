@@ -39,8 +39,6 @@ stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100" selection_loss
 read_options "--data --out --rows --seeds --cpu --selection-loss --stages --stage-steps --steps --coverage-steps --" "$@"
 need_choices --rows "$rows" "$all"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
-need_integer --stage-steps "$stage_steps"
 need_integer --coverage-steps "$coverage_steps"
 read_stages
 use_environment
@@ -62,8 +60,7 @@ for seed in $seeds; do
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 120 \
             --no-repeat-ngram-size 3 ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --metrics 1,2,L,Ljoined --json "$run/rouge.json"
+        score_once "$run" "$data/text" --metrics 1,2,L,Ljoined
     done
 done
 score_table "$out" "$rows" "$seeds"

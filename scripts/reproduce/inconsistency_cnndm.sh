@@ -44,8 +44,6 @@ read_options "--data --out --rows --seeds --cpu --extractor-steps --stages --sta
 need_choices --rows "$rows" "$all"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
 need_integer --extractor-steps "$extractor_steps"
-need_integer --steps "$steps"
-need_integer --stage-steps "$stage_steps"
 need_integer --coverage-steps "$coverage_steps"
 need_integer --joint-steps "$joint_steps"
 read_stages
@@ -110,8 +108,7 @@ for seed in $seeds; do
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$source" --beam 4 --min-len 35 --max-len 120 \
             ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+        score_once "$run" "$data/text"
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -37,8 +37,6 @@ stages="50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100"
 read_options "--data --out --rows --seeds --cpu --stages --stage-steps --steps --coverage-steps --" "$@"
 need_choices --rows "$rows" "$all"
 need_prepared --data "$data" scripts/prepare_cnndm.sh
-need_integer --steps "$steps"
-need_integer --stage-steps "$stage_steps"
 need_integer --coverage-steps "$coverage_steps"
 read_stages
 use_environment
@@ -55,10 +53,8 @@ for seed in $seeds; do
             # not the best by likelihood, which may be from before coverage was learnt
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
-        summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" --beam 4 --min-len 35 --max-len 120 \
+        summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
             ${decoding[@]+"${decoding[@]}"} ${device[@]+"${device[@]}"}
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
     done
 done
 score_table "$out" "$rows" "$seeds"

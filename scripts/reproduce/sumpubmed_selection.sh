@@ -97,8 +97,7 @@ for seed in $seeds; do
                 for name in checkpoints train.log finished.txt; do ln -sfn "../${summariser##*/}/$name" "$run/$name"; done
                 summarise "$run" --selection "$tagger" --selection-threshold "$threshold" --selection-factor "$factor" ;;
         esac
-        [ "$run/rouge.json" -nt "$run/summaries.txt" ] ||
-            etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json"
+        score_once "$run" "$data/text"
     done
 done
 score_table "$out" "$rows" "$seeds"
