@@ -11,7 +11,7 @@ from fairseq_etads import attention, focus, kernels
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.layers import dropout as dropouts
 from fairseq_etads.layers import linear, word_likelihood
-from fairseq_etads.models import transformer
+from fairseq_etads.models import pointing
 from fairseq_etads.vocabulary import embedding
 
 
@@ -25,7 +25,7 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
-        monkeypatch.setattr(transformer, "requested_log_probs", lambda *_: None)
+        monkeypatch.setattr(pointing, "requested_log_probs", lambda *_: None)
         monkeypatch.setattr(embedding.VocabularyEmbedding, "_adds_to_output_gradient", lambda self: False)
         monkeypatch.setattr("fairseq_etads.layers.transformer._relu_in_place", lambda *_: None)
 
