@@ -1,4 +1,4 @@
-"""The criterion ``summarization_rl``: learning from what a sampled summary is worth (self-critical training)."""
+"""The criterion ``summarization_rl``: learning from what sampled summaries are worth (self-critical training)."""
 
 import logging
 import math
@@ -26,7 +26,7 @@ from .vocabulary.embedding import training_output_layer
 
 logger = logging.getLogger(__name__)
 
-BASELINES = ("greedy", "none")
+BASELINES = ("greedy", "others", "none")
 
 
 @dataclass
@@ -45,9 +45,13 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         metadata={"help": "weight (gamma) of the reward; the likelihood of the references has the rest, 1 - gamma"},
     )
     rl_max_len: int = field(default=100, metadata={"help": "most tokens of a sampled summary"})
+    rl_samples: int = field(default=1, metadata={"help": "summaries sampled for each document"})
     rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
         default="greedy",
-        metadata={"help": "what the reward of a sample is compared with: that of the greedy summary, or 0 (none)"},
+        metadata={
+            "help": "what the reward of a sample is compared with: that of the greedy summary, the mean of the "
+            "document's other samples (others, with --rl-samples 2 or more), or 0 (none)"
+        },
     )
 
 
@@ -86,25 +90,40 @@ class SummarizationRL(SummarizationNLL):
         L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
-    A sample that is better than the greedy summary becomes likelier. L_NLL is the loss of ``summarization_nll
-    --length-normalised``, and n is the mean length of the batch's references, so that gamma means the same for any
-    length. It must not be the sample's own length: samples are worse than greedy summaries on average, and in a mean
-    over their words the longest would suffer least, so that summaries grow without end. log p comes from one pass over
-    the finished sample. The end symbol is drawn, counted and rewarded like a word.
+    A sample that is better than the greedy summary becomes likelier. With several samples of a document L_RL is their
+    mean, and in the place of r(y^g) can stand the mean reward of the document's other samples (Kool et al. 2019). L_NLL
+    is the loss of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that
+    gamma means the same for any length. It must not be the sample's own length: samples are worse than greedy summaries
+    on average, and in a mean over their words the longest would suffer least, so that summaries grow without end. log p
+    comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
 
     Raises:
         ValueError: an option has an impossible value, or the model cannot be sampled from.
     """
 
-    def __init__(self, task: Any, rewards: str, rl_weight: float, rl_max_len: int, rl_baseline: str, **options: Any):
+    def __init__(
+        self,
+        task: Any,
+        rewards: str,
+        rl_weight: float,
+        rl_max_len: int,
+        rl_samples: int,
+        rl_baseline: str,
+        **options: Any,
+    ):
         super().__init__(task, **{**options, "length_normalised": True})
         if not 0 <= rl_weight <= 1:
             raise ValueError(f"--rl-weight {rl_weight}: choose a number from 0 to 1")
         if rl_max_len < 1:
             raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
+        if rl_samples < 1:
+            raise ValueError(f"--rl-samples {rl_samples}: choose 1 or more")
+        if str(rl_baseline) == "others" and rl_samples < 2:
+            raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
         self.names = [name.strip() for name in rewards.split(",")]
         self.rewards = [reward_by_name(name) for name in self.names]
-        self.rl_weight, self.longest, self.baseline = rl_weight, rl_max_len, str(rl_baseline)
+        self.rl_weight, self.longest = rl_weight, rl_max_len
+        self.samples, self.baseline = rl_samples, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         self._generators: Dict[str, SummaryGenerator] = {}
         self._generators_of: Any = None
@@ -128,26 +147,26 @@ class SummarizationRL(SummarizationNLL):
         number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
         sampled, greedy = self.draw(model, sample)
         gains, figures = self.gains(sample, sampled, greedy, number)
-        gains = gains * len(gains) / sample["ntokens"]  # by the references' mean length
+        gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]  # by the references' mean length
         drawn = Samples(sampled, self.longest, self.dictionary)
-        taught = gains.nonzero().flatten()  # a sample that is worth as much as the greedy summary teaches nothing
+        taught = gains.nonzero().flatten()  # a sample that is worth as much as its baseline teaches nothing
         policy = total.new_zeros(())
         if len(taught):
-            part = {"net_input": utils.apply_to_sample(lambda x: x[taught.to(x.device)], sample["net_input"])}
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
             with evaluating([model]):  # without dropout
-                policy = self.policy_loss(model, part, some, gains[taught])
+                policy = self.policy_loss(model, sample, some, gains[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
-            loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()),
-            unfinished=drawn.unfinished, **figures,
+            loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()) / self.samples,
+            unfinished=drawn.unfinished / self.samples, **figures,
         )  # fmt: skip
         return total, size, logs
 
     def draw(self, model: Any, sample: Dict[str, Any]) -> Tuple[List[Tensor], List[Tensor]]:
-        """A sampled and a greedy summary of each document: ids (T,) of the dictionary, with the end symbol.
+        """Sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
 
-        The encoder reads the documents once for both. Without a baseline there is no greedy summary.
+        A document's samples stand together. The encoder reads the documents once for all. Greedy summaries are there
+        only as a baseline.
         """
         model = unwrapped(model)
         if self._generators_of is not model:
@@ -155,7 +174,11 @@ class SummarizationRL(SummarizationNLL):
         on_cpu = sample["net_input"]["src_tokens"].device.type == "cpu"
         encoded = EncodedBatch() if on_cpu and len(self._generators) > 1 else None  # it keeps everything on the CPU
         found = {
-            kind: [hypotheses[0]["tokens"] for hypotheses in generator.generate(None, sample, encoded=encoded)]
+            kind: [
+                hypothesis["tokens"]
+                for hypotheses in generator.generate(None, sample, encoded=encoded)
+                for hypothesis in hypotheses
+            ]
             for kind, generator in self._generators.items()
         }
         return found["sampled"], found.get("greedy", [])
@@ -169,35 +192,43 @@ class SummarizationRL(SummarizationNLL):
             "inference_models": [InferenceModel(model)],
             "keep_attention": False,
         }
-        make = {"sampled": fairseq_search.Sampling(self.dictionary), "greedy": None}
-        if self.baseline == "none":
-            del make["greedy"]
-        return {
-            kind: SummaryGenerator([model], self.dictionary, search_strategy=strategy, **options)
-            for kind, strategy in make.items()
+        sampling = fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
+        make = {
+            "sampled": SummaryGenerator([model], self.dictionary, self.samples, search_strategy=sampling, **options)
         }
+        if self.baseline == "greedy":
+            make["greedy"] = SummaryGenerator([model], self.dictionary, 1, **options)
+        return make
 
     def gains(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
-        """What each sample is worth beyond the baseline, by reward ``number``: float32 (B,); and what to log.
+        """What each sample is worth beyond the baseline, by reward ``number``: float32 (B * samples,); and what to log.
 
         Raises:
             ValueError: the reward returns something other than a finite number for each summary.
         """
-        name, reward = self.names[number], self.rewards[number]
         references = self._texts(sample["target"], self.dictionary)
         documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
-        found = []
-        for summaries in (sampled, greedy)[: 1 if self.baseline == "none" else 2]:
-            values = torch.as_tensor(reward(self._texts(summaries, self.dictionary), references, documents))
-            if values.shape != (len(references),) or not bool(values.isfinite().all()):
+
+        def worth(summaries: List[Tensor], each: int) -> Tensor:
+            """Rewards (B, each) of ``each`` summaries of every document."""
+            repeated = ([text for text in texts for _ in range(each)] for texts in (references, documents))
+            values = torch.as_tensor(self.rewards[number](self._texts(summaries, self.dictionary), *repeated))
+            if values.shape != (len(summaries),) or not bool(values.isfinite().all()):
+                name = self.names[number]
                 raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
-            found.append(values.float())
-        figures = {f"reward_{name}": float(found[0].sum()), f"reward_{name}_count": len(references)}
-        if len(found) > 1:
-            figures[f"greedy_{name}"] = float(found[1].sum())
-        return found[0] - found[-1] if len(found) > 1 else found[0], figures
+            return values.float().view(-1, each)
+
+        rewards = worth(sampled, self.samples)
+        baseline, name = torch.zeros(1), self.names[number]
+        figures = {f"reward_{name}": float(rewards.mean(1).sum()), f"reward_{name}_count": len(references)}
+        if self.baseline == "greedy":
+            baseline = worth(greedy, 1)
+            figures[f"greedy_{name}"] = float(baseline.sum())
+        elif self.baseline == "others":
+            baseline = (rewards.sum(1, keepdim=True) - rewards) / (self.samples - 1)
+        return (rewards - baseline).flatten(), figures
 
     @staticmethod
     def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
@@ -209,29 +240,31 @@ class SummarizationRL(SummarizationNLL):
             texts.append(split_sentences(words, SENTENCE_MARK))
         return texts
 
-    def policy_loss(self, model: Any, sample: Dict[str, Any], drawn: Samples, gains: Tensor) -> Tensor:
-        """The sum over summaries of -gain times the log-probability of the sample.
+    def policy_loss(self, model: Any, sample: Dict[str, Any], drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
+        """The sum over samples of -gain times the log-probability. The encoder reads each of their documents once.
 
         Args:
-            gains: (B,), constants.
+            gains: (N,), constants. of: (N,) int64, the document of each sample, a row of ``sample``.
         """
-        device = sample["net_input"]["src_tokens"].device
-        net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous.to(device)}
+        model, net_input = unwrapped(model), sample["net_input"]
+        device = net_input["src_tokens"].device
+        documents, of = of.to(device).unique(return_inverse=True)
+        encoder_out = model.encoder.forward_torchscript(utils.apply_to_sample(lambda x: x[documents], net_input))
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, of)
         target = drawn.target.to(device)
-        log_p = self._log_p_drawn(model, net_input, target).masked_fill(target == self.padding_idx, 0)
-        return -(log_p.sum(dim=1) * gains.to(device)).sum()
+        log_p = self._log_p_drawn(model, encoder_out, drawn.previous.to(device), target)
+        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * gains.to(device)).sum()
 
-    def _log_p_drawn(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> Tensor:
+    def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
         """Log-probabilities of sampled tokens (N, T), ids of the dictionary, by the distribution they were drawn from.
 
         It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
         own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
         """
         with training_output_layer():
-            output = model(**net_input)
-        model, extra = unwrapped(model), output[1]
+            output = model.decoder(previous, encoder_out=encoder_out)
         scores = model.get_normalized_probs(output[:2], log_probs=True)  # (N, T, extended ids)
-        never = [self.padding_idx, self.unk] if extra.get("pointer") is not None else [self.padding_idx]
+        never = [self.padding_idx, self.unk] if output[1].get("pointer") is not None else [self.padding_idx]
         scores = scores.index_fill(2, torch.tensor(never, device=scores.device), -math.inf)
         words = model.get_targets({"target": target}, output)
         return scores.gather(2, words[:, :, None])[:, :, 0] - scores.logsumexp(dim=2)

@@ -16,7 +16,7 @@ from test_criterions import DEFAULTS, criterion, make_sample
 from fairseq_etads.self_critical import Samples, SummarizationRL
 
 UNK = 3
-RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_baseline": "greedy"}
+RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_samples": 1, "rl_baseline": "greedy"}
 
 
 def build(pointer="soft", task=None, model="etads", sizes=(), **options):
@@ -68,7 +68,9 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
         log_p.append(sum(p[t, column].log() for t, column in enumerate(columns[:2].tolist())))
     log_p = torch.stack(log_p)
     expected = gradients(model, -(log_p.exp() * gains).sum())
-    found = gradients(model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach()))
+    found = gradients(
+        model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach(), torch.arange(len(drawn)))
+    )
     same(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -83,7 +85,7 @@ def test_the_baseline_changes_nothing(pointer):
     p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), pointer)[0]
     samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
     samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
-    for gradient in gradients(model, ours.policy_loss(model, sample, samples, p[words])):
+    for gradient in gradients(model, ours.policy_loss(model, sample, samples, p[words], torch.arange(len(words)))):
         assert gradient is None or gradient.abs().max() < 1e-5
 
 
@@ -152,15 +154,13 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
     drawn = Samples([torch.tensor([50, 5, EOS]), *[torch.tensor([9, EOS])] * 3], 6, ours.dictionary)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
 
-    def losses():
-        net_input = {**sample["net_input"], "prev_output_tokens": drawn.previous}
-        log_p = ours._log_p_drawn(model, net_input, drawn.target)
-        return -log_p.masked_fill(drawn.target == PAD, 0).sum(dim=1)
+    def loss():
+        return ours.policy_loss(model, sample, drawn, torch.tensor([1.0, 0, 0, 0]), torch.arange(4))
 
-    before = losses().detach()
-    ours.policy_loss(model, sample, drawn, torch.tensor([1.0, 0, 0, 0])).backward()
+    before = loss()
+    before.backward()
     optimizer.step()
-    assert losses()[0] < before[0]
+    assert loss() < before
 
 
 def test_a_long_sample_is_not_blamed_less(monkeypatch):
@@ -190,10 +190,16 @@ def test_padding_and_order_change_nothing(left):
     drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
     gains = torch.tensor([0.5, -1.0, 2.0])
     together = ours.policy_loss(
-        model, make_sample(documents, summaries, left), Samples(drawn, 6, ours.dictionary), gains
+        model, make_sample(documents, summaries, left), Samples(drawn, 6, ours.dictionary), gains, torch.arange(3)
     )
     alone = [
-        ours.policy_loss(model, make_sample([d], [s]), Samples([row], 6, ours.dictionary), gains[number : number + 1])
+        ours.policy_loss(
+            model,
+            make_sample([d], [s]),
+            Samples([row], 6, ours.dictionary),
+            gains[number : number + 1],
+            torch.zeros(1).long(),
+        )
         for number, (d, s, row) in reversed(list(enumerate(zip(documents, summaries, drawn))))
     ]
     torch.testing.assert_close(together, sum(alone), rtol=1e-4, atol=1e-5)
@@ -220,6 +226,74 @@ def test_samples_have_the_models_probabilities():
     error = (counts / counts.sum() - expected).abs()
     assert counts[PAD] == counts[ours.unk] == 0
     assert (error <= 5 * (expected * (1 - expected) / counts.sum()).sqrt() + 1e-4).all()
+
+
+def test_samples_of_a_document_are_drawn_independently():
+    """3,000 pairs of whole summaries, of at most two tokens: each pair as often as the product of its probabilities."""
+    model, ours = build("none", task=make_task(), rl_max_len=2, rl_samples=2, rl_baseline="others")
+    with torch.no_grad():  # three likely words and the end symbol
+        model.decoder.output_projection.weight[[EOS, 5, 6, 7]] *= 4
+    rows = 500
+    sample = make_sample([[5, 6]] * rows, [[5]] * rows)
+    torch.manual_seed(shifted(4))
+    firsts = torch.zeros(2, len(ours.dictionary))
+    pairs = torch.zeros(len(ours.dictionary), len(ours.dictionary))
+    for _ in range(6):
+        drawn = ours.draw(model, sample)[0]
+        assert len(drawn) == 2 * rows
+        # the search returns the likelier one first; which was drawn first is chosen anew
+        for one, other in zip(drawn[::2], drawn[1::2]):
+            if torch.rand(()) < 0.5:
+                one, other = other, one
+            firsts[0, one[0]] += 1
+            firsts[1, other[0]] += 1
+            pairs[one[0], other[0]] += 1
+    p = firsts.sum(0) / firsts.sum()
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model.eval()(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
+    model_p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), "none")[0]
+    count = pairs.sum()
+    assert ((p - model_p).abs() <= 5 * (model_p * (1 - model_p) / (2 * count)).sqrt() + 1e-4).all()
+    joint = model_p[:, None] * model_p
+    assert ((pairs / count - joint).abs() <= 5 * (joint * (1 - joint) / count).sqrt() + 5e-4).all()
+    assert joint.diagonal().max() > 0.05, "pairs of the same word are too rare for the test to mean anything"
+
+
+class Length:
+    """One for each word of the summary."""
+
+    def __call__(self, hypotheses, references, documents):
+        assert len(hypotheses) == len(references) == len(documents)
+        self.references = references
+        return [float(sum(map(len, h))) for h in hypotheses]
+
+
+def test_samples_are_compared_with_the_documents_others():
+    _, ours = build(rewards=f"{__name__}:Length", rl_samples=3, rl_baseline="others")
+    rows = [[5], [5, 6, 7], [], [6], [6], [6]]
+    sample = make_sample([[8, 9], [9]], [[5], [7]])
+    gains, figures = ours.gains(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
+    assert gains.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
+    assert ours.rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
+    assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
+
+
+def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
+    """Of a document whose samples are given, the loss is the mean of those with each of them alone."""
+    drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7], [50], [], [9, 9], [8])]
+    gains = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
+    model, ours = build(rl_samples=2, rl_baseline="others")
+    sample = make_sample([[8, 50, 5], [5], [9, 9]], [[5], [7, 8], [9]])
+
+    def loss(criterion, rows):
+        monkeypatch.setattr(criterion, "draw", lambda *_: ([drawn[row] for row in rows], []))
+        monkeypatch.setattr(criterion, "gains", lambda *_: (gains[rows], {}))
+        return criterion(model.train(), sample)[0].item()
+
+    _, alone = build()
+    assert loss(ours, [0, 1, 2, 3, 4, 5]) == pytest.approx(
+        (loss(alone, [0, 2, 4]) + loss(alone, [1, 3, 5])) / 2, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("kind", ["transformer", "recurrent"])
@@ -277,7 +351,8 @@ def test_figures_are_means_over_summaries():
 
 @pytest.mark.parametrize("options,words", [
     ({"rl_weight": 1.5}, "--rl-weight 1.5"), ({"rl_max_len": 0}, "--rl-max-len 0"),
-    ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"),
+    ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"), ({"rl_samples": 0}, "--rl-samples 0: choose 1"),
+    ({"rl_baseline": "others"}, "--rl-baseline others: needs --rl-samples 2 or more, not 1"),
 ])  # fmt: skip
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
