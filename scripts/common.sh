@@ -328,6 +328,18 @@ train_recurrent() {
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
+# train_selector RUN PREPARED LABELS [options of fairseq-train]: a selector trained on the labels in LABELS with the optimiser of
+# Gehrmann et al. and Hsu et al. 2018; its probabilities of validation and test documents, in RUN, and RUN/report.json, how good they are.
+train_selector() {
+    local run=$1 prepared=$2 labels=$3
+    shift 3
+    train_once "$run" "$prepared" --criterion selection_nll --labels "$labels" --optimizer lazy_adagrad --lr 0.15 \
+        --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
+        ${device[@]+"${device[@]}"} "$@"
+    [ "$run/report.json" -nt "$run/finished.txt" ] ||
+        supervise etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
+}
+
 # read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
 # some for the last one after stage_steps in each of the others.
 read_stages() {

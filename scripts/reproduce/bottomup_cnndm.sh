@@ -56,11 +56,8 @@ train_summariser() {
 # train_tagger RUN SEED: the tagger and its probabilities of validation and test documents, in RUN.
 train_tagger() {
     [ -f "$prepared/bin/labels.words.valid" ] || etads-labels "$prepared" --kind words --subset train valid test
-    train_once "$1" "$prepared" --arch word_tagger --criterion selection_nll --optimizer lazy_adagrad --lr 0.15 \
-        --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 --max-epoch "$tagger_epochs" \
-        --best-checkpoint-metric auc --maximize-best-checkpoint-metric --patience 10 --seed "$2" ${device[@]+"${device[@]}"}
-    [ "$1/report.json" -nt "$1/finished.txt" ] ||
-        etads-select "$1" --prepared "$prepared" --subset valid test --report "$1/report.json"
+    train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \
+        --maximize-best-checkpoint-metric --patience 10 --seed "$2"
 }
 
 DECODE=(--beam 10 --min-len 35 --max-len 100 --length-penalty-type wu --lenpen 0.9 --coverage-penalty 5 --no-repeat-ngram-size 3

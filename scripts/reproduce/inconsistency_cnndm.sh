@@ -63,11 +63,8 @@ extract() {
 
 # train_extractor RUN SEED: the extractor and its probabilities of test documents, in RUN.
 train_extractor() {
-    train_once "$1" "$prepared" --arch sentence_extractor --criterion selection_nll --labels "$out/labels" \
-        --truncate-source "$read" --lr 0.15 "${adagrad[@]}" --batch-size 64 --max-update "$extractor_steps" --seed "$2" \
-        ${device[@]+"${device[@]}"}
-    [ "$1/report.json" -nt "$1/finished.txt" ] ||
-        etads-select "$1" --prepared "$prepared" --subset valid test --labels "$out/labels" --report "$1/report.json"
+    train_selector "$1" "$prepared" "$out/labels" --arch sentence_extractor --truncate-source "$read" --batch-size 64 \
+        --max-update "$extractor_steps" --seed "$2"
 }
 
 # train_abstracter RUN SEED: on labelled sentences, in stages, and then with coverage.

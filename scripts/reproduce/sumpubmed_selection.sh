@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What content selection brings on long documents: extraction by learnt selectors, and ETADS with and without Bottom-Up's mask.
+# What content selection brings on long documents: extraction by a tagger of words, and ETADS with and without Bottom-Up's mask.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_selection.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summariser]
@@ -7,27 +7,26 @@
 #   --data DIR      what scripts/prepare_sumpubmed.sh made, with sentence marks
 #   --out DIR       default: runs/sumpubmed_selection in the repository
 #   --rows LIST     of the rows below; default: all
-#   --steps N       training steps of the summariser (default: 2600, two epochs); the two selectors have 5/8 of them
+#   --steps N       training steps of the summariser (default: 2600, two epochs); the tagger has 5/8 of them
 #   --seeds LIST    default: "1"
 #   --cpu           do not use a GPU
 #
 #   ROW             what writes the summary
 #   lead            the first three sentences
-#   oracle          all sentences that raise the recall of the reference, which is known: the labels of the extractor
+#   oracle          all sentences that raise the recall of the reference, which is known: the labels of extractors
 #   tagger          the three sentences whose words the tagger finds likeliest
-#   extractor       the three sentences that the sentence extractor finds likeliest
 #   summariser      etads with a soft pointer
 #   bottom-up       the same model, copying only words that the tagger has chosen
 #
 # The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, but for --pointer-continue. The first
 # 200 words of a document are read, also for extraction, and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
-# Bottom-Up's threshold and factor are --threshold and --factor. The selectors are those of docs/selection.md.
+# Bottom-Up's threshold and factor are --threshold and --factor. sumpubmed_sentences.sh selects sentences instead of words.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of bottom-up
-# minus summariser. The selectors' AUC and F1 are in DIR/tagger-SEED/report.json and DIR/extractor-SEED/report.json.
+# minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-all="lead oracle tagger extractor summariser bottom-up"
+all="lead oracle tagger summariser bottom-up"
 data="" out=$ROOT/runs/sumpubmed_selection rows=$all steps=2600 seeds="1" threshold=0.15 factor=2
 read_options "--data --out --rows --steps --seeds --threshold --factor --cpu --" "$@"
 need_prepared --data "$data" scripts/prepare_sumpubmed.sh
@@ -35,20 +34,14 @@ need_integer --steps "$steps"
 need_choices --rows "$rows" "$all"
 use_environment
 prepared=$data/prepared
-selector_steps=$((steps > 1 ? steps * 5 / 8 : 1))
+tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
-# train_selector RUN SEED ARCH KIND: a selector trained on labels of KIND, and its probabilities of validation and test documents.
-train_selector() {
-    local run=$1 seed=$2 arch=$3 kind=$4 labels=$out/labels-$4
-    mkdir -p "$labels"
-    [ -f "$labels/complete" ] ||
-        { etads-labels "$prepared" --kind "$kind" --truncate-source 200 --out "$labels"; touch "$labels/complete"; }
-    train_once "$run" "$prepared" --arch "$arch" --criterion selection_nll --labels "$labels" --truncate-source 200 \
-        --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 \
-        --required-batch-size-multiple 1 --max-update "$selector_steps" --best-checkpoint-metric auc \
-        --maximize-best-checkpoint-metric --num-workers 0 --seed "$seed" ${device[@]+"${device[@]}"}
-    [ "$run/report.json" -nt "$run/finished.txt" ] ||
-        etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
+# train_tagger RUN SEED: the tagger and its probabilities of validation and test documents, in RUN.
+train_tagger() {
+    [ -f "$out/labels-words/labels.words.test" ] ||  # the last that is made
+        supervise etads-labels "$prepared" --kind words --truncate-source 200 --subset train valid test --out "$out/labels-words"
+    train_selector "$1" "$prepared" "$out/labels-words" --arch word_tagger --truncate-source 200 --num-workers 0 \
+        --max-update "$tagger_steps" --best-checkpoint-metric auc --maximize-best-checkpoint-metric --seed "$2"
 }
 
 # train_summariser RUN SEED
@@ -81,18 +74,15 @@ for seed in $seeds; do
         run=$out/$row-$seed
         case $row in
             lead | oracle) extract "$run" --by "$row" ;;
-            extractor)
-                train_selector "$run" "$seed" sentence_extractor extract
-                extract "$run" --by selector --selection "$run" ;;
             tagger)
-                train_selector "$run" "$seed" word_tagger words
+                train_tagger "$run" "$seed"
                 extract "$run" --by tagger --selection "$run" ;;
             summariser)
                 train_summariser "$run" "$seed"
                 summarise "$run" ;;
             bottom-up)
                 train_summariser "$summariser" "$seed"
-                train_selector "$tagger" "$seed" word_tagger words
+                train_tagger "$tagger" "$seed"
                 mkdir -p "$run"
                 for name in checkpoints train.log finished.txt; do ln -sfn "../${summariser##*/}/$name" "$run/$name"; done
                 summarise "$run" --selection "$tagger" --selection-threshold "$threshold" --selection-factor "$factor" ;;

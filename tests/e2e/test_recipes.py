@@ -8,10 +8,8 @@ import re
 
 import pytest
 from recipe_checks import (
-    abstraction,
     aggregation,
     bart,
-    bottom_up,
     closed_book,
     continuation,
     controlled,
@@ -19,13 +17,18 @@ from recipe_checks import (
     debian_transformer,
     encoder_sharing,
     etads,
-    explicit_selection,
-    extraction,
     nesterovs_gradient,
     on_duc,
     recurrent,
     rewarded,
     see,
+)
+from recipe_selection_checks import (
+    abstraction,
+    bottom_up,
+    explicit_selection,
+    extraction,
+    selecting_sentences,
     unified,
 )
 from recipes import (
@@ -244,12 +247,24 @@ RECIPES_AND_ROWS = [
             "lead": extraction("lead"),
             "oracle": extraction("oracle"),
             "tagger": extraction("tagger", selector=True),
-            "extractor": extraction("extractor", selector=True),
             "summariser": abstraction(False),
             "bottom-up": abstraction(True),
         },
         given=STEPPED, more=(*TRANSFORMER, "--encoder-attention-heads", "4"), scores=("rouge.json", "../analysis.json"),
-        steps={"lead": 0, "oracle": 0, "tagger": STEPS * 5 // 8, "extractor": STEPS * 5 // 8},
+        steps={"lead": 0, "oracle": 0, "tagger": STEPS * 5 // 8},
+    ),
+    Recipe(
+        "sumpubmed_sentences", sumpubmed,
+        {
+            "extractor": extraction("extractor", selector=True),
+            "plain": selecting_sentences(),
+            "explicit": selecting_sentences(selector=True),
+            "coverage": selecting_sentences(coverage=True),
+            "unified": selecting_sentences(coverage=True, extractor=True),
+        },
+        given=(*STEPPED, "--extractor-steps", "3"), more=(*RECURRENT[:-2], "--readout-dim", "8"),
+        scores=("rouge.json", "../analysis.json"),
+        steps={"extractor": 3, "coverage": STEPS * 5 // 16, "unified": STEPS * 5 // 16},
     ),
 ]  # fmt: skip
 ROWS = [pytest.param(recipe, row, id=f"{recipe.name}-{row}") for recipe in RECIPES_AND_ROWS for row in recipe.rows]

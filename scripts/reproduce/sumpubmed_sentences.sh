@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# What the selection of sentences brings on long documents: an extractor, and See et al.'s model with one inside, in two forms.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
+#   scripts/reproduce/sumpubmed_sentences.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summarisers]
+#
+#   --data DIR         what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --out DIR          default: runs/sumpubmed_sentences in the repository
+#   --rows LIST        of the rows below; default: all. A row that another begins with is trained for it
+#   --steps N          training steps of summarisers (default: 2600, two epochs), and 5/16 of them with coverage
+#   --extractor-steps N  steps of the extractor (default: 820, one epoch)
+#   --seeds LIST       default: "1"
+#   --cpu              do not use a GPU
+#
+#   ROW                 what writes the summary
+#   extractor           nobody: the three sentences that the sentence extractor finds likeliest
+#   plain               See et al.'s model without coverage (pointer_generator)
+#   explicit            the same model with Explicit-Selection: a gate, and sentences selected for each sentence of the summary
+#   coverage            plain, trained on with coverage
+#   unified             plain, trained on with coverage, the extractor's probabilities in its attention and the inconsistency loss
+#
+# All four summarisers are GRUs of 128 with vectors of 100 and See et al.'s wiring, so that explicit differs from plain, and
+# unified from coverage, in the selection of sentences alone. Adam with rate 1e-3, batches of 20; the extractor has GRUs of 100.
+# The first 200 words of a document are read and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
+# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of explicit
+# minus plain and of unified minus coverage, of ROUGE and of the likelihood of the references. The extractor's AUC and F1 are in
+# DIR/extractor-SEED/report.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="extractor plain explicit coverage unified"
+data="" out=$ROOT/runs/sumpubmed_sentences rows=$all steps=2600 extractor_steps=820 seeds="1"
+read_options "--data --out --rows --steps --extractor-steps --seeds --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_sumpubmed.sh
+need_integer --steps "$steps"
+need_integer --extractor-steps "$extractor_steps"
+need_choices --rows "$rows" "$all"
+use_environment
+prepared=$data/prepared read=(--truncate-source 200)
+coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
+
+# labels KIND: sentence labels, in OUT/labels-KIND; as a function of the documents they are the same for all seeds.
+labels() {
+    [ -f "$out/labels-$1/labels.sentences.test" ] ||  # the last that is made
+        supervise etads-labels "$prepared" --kind "$1" "${read[@]}" --subset train valid test --out "$out/labels-$1"
+}
+
+# train_extractor SEED
+train_extractor() {
+    labels extract
+    train_selector "$out/extractor-$1" "$prepared" "$out/labels-extract" --arch sentence_extractor "${read[@]}" --num-workers 0 \
+        --encoder-embed-dim 100 --encoder-hidden-size 100 --max-update "$extractor_steps" --best-checkpoint-metric auc \
+        --maximize-best-checkpoint-metric --seed "$1"
+}
+
+# train_summariser ROW SEED ARCH [options of fairseq-train]
+train_summariser() {
+    local row=$1 seed=$2 arch=$3
+    shift 3
+    train_once "$out/$row-$seed" "$prepared" --arch "$arch" --rnn-cell gru --bridge tanh --no-paper-init --encoder-embed-dim 100 \
+        --encoder-hidden-size 128 --attention-dim 128 --readout-dim 128 "${read[@]}" --truncate-target 100 --num-workers 0 \
+        --batch-size 20 --required-batch-size-multiple 1 --sort-within 10 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 \
+        --seed "$seed" ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+}
+
+# train_row ROW SEED: the row, and before it those that it begins with.
+train_row() {
+    local seed=$2 onwards=(--init-from "$out/plain-$2/checkpoints/checkpoint_best.pt" --coverage-loss 1 --max-update "$coverage_steps")
+    case $1 in
+        extractor) train_extractor "$seed" ;;
+        plain) train_summariser plain "$seed" pointer_generator --max-update "$steps" ;;
+        explicit)
+            labels distribution
+            train_summariser explicit "$seed" explicit_selection --labels "$out/labels-distribution" --selection-loss 0.2 \
+                --max-update "$steps" ;;
+        coverage)
+            train_row plain "$seed"
+            train_summariser coverage "$seed" pointer_generator_coverage "${onwards[@]}" ;;
+        unified)
+            train_row plain "$seed"
+            train_extractor "$seed"
+            train_summariser unified "$seed" unified_summarizer "${onwards[@]}" --labels "$out/labels-extract" --extraction-loss 5 \
+                --inconsistency-loss 1 --extractor "$out/extractor-$seed/checkpoints/checkpoint_best.pt" ;;
+    esac
+}
+
+# write_summaries ROW RUN: RUN/summaries.txt.
+write_summaries() {
+    if [ "$1" = extractor ]; then
+        [ "$2/summaries.txt" -nt "$2/report.json" ] ||
+            etads-extract "$prepared" "$2/summaries.txt" "${read[@]}" --by selector --selection "$2"
+    else
+        summarise_once "$2" "$2/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 100 \
+            --no-repeat-ngram-size 3 ${device[@]+"${device[@]}"}
+    fi
+}
+
+# compare ROW BASE: paired tests of a row minus its base, if both are among the rows.
+compare() {
+    local row=() base=() seed
+    case " $rows " in *" $1 "*) ;; *) return 0 ;; esac
+    case " $rows " in *" $2 "*) ;; *) return 0 ;; esac
+    say "$1 minus $2"
+    for seed in $seeds; do row+=("$out/$1-$seed") base+=("$out/$2-$seed"); done
+    etads-compare "$data/text/test.target" --a "${row[@]/%//summaries.txt}" --b "${base[@]/%//summaries.txt}" --json "$out/$1.json"
+    etads-compare --likelihood --a "${row[@]}" --b "${base[@]}" --json "$out/$1-likelihood.json"
+}
+
+compared=()
+for seed in $seeds; do
+    for row in $rows; do
+        train_row "$row" "$seed"
+        write_summaries "$row" "$out/$row-$seed"
+        score_once "$out/$row-$seed" "$data/text"
+        compared+=(--system "$row-$seed=$out/$row-$seed/summaries.txt")
+    done
+done
+score_table "$out" "$rows" "$seeds"
+etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
+compare explicit plain
+compare unified coverage

@@ -1,0 +1,158 @@
+"""What recipes that select the content of summaries must have done: labels, selectors, and models that read them."""
+
+import json
+
+from recipe_checks import debian_transformer, finished, recurrent, see
+
+
+def selects(folder):
+    """A selector's report has its figures on both splits."""
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
+
+
+def extraction(by, selector=False):
+    """Summaries are sentences of their documents, of which ``lead`` takes three; and a selector was scored."""
+
+    def check(run):
+        documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+        summaries = (run.folder / run.summaries).read_text(encoding="utf-8").splitlines()
+        for document, summary in zip(documents, summaries):
+            sentences = ["".join(sentence.split()) for sentence in document.split("<q>")]
+            taken = ["".join(sentence.split()) for sentence in summary.split("<q>")]
+            # the last that was read may have been cut
+            assert all(any(sentence.startswith(part) for sentence in sentences) for part in taken)
+            assert by != "lead" or taken == sentences[:3]
+        if selector:
+            selects(run.folder)
+
+    return check
+
+
+def abstraction(selects):
+    """ETADS with a pointer; with the tagger's mask, or without."""
+
+    def check(run):
+        debian_transformer(focus=True, saliency=True, pointer=True)(run)
+        assert (run.decoding("selection") != "None") == selects
+        if selects:
+            copies_what_the_tagger_chose(run)
+
+    return check
+
+
+def bottom_up(selects):
+    """The summariser without coverage; the search of the paper, and words of the copy tail that the tagger chose."""
+
+    def check(run):
+        recurrent(pointer="soft", words=(36, 36))(run)
+        decoding = {"beam": "10", "lenpen": "0.9", "coverage_penalty": "5.0", "length_penalty_type": "'wu'"}
+        decoding |= {"min_sentences": "3", "stepwise_coverage_penalty": "True", "selection_factor": "2.0"}
+        assert {name: run.decoding(name) for name in decoding} == decoding
+        assert (run.decoding("selection") != "None") == selects
+        if selects:
+            copies_what_the_tagger_chose(run)
+
+    return check
+
+
+def copies_what_the_tagger_chose(run):
+    """Words of the copy tail, which can only be copied, are among those above the threshold; the tagger was scored."""
+    selects(run.folder.parent / "tagger-1")
+    _, *lines = (run.folder.parent / "tagger-1/probabilities.words.test").read_text(encoding="utf-8").splitlines()
+    documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+    tail = set(run.dictionary("target").symbols[run.dictionary("target").known_words :])
+    for line, document, summary in zip(lines, documents, run.tokens()):
+        values = [0 if value == "-" else float(value) for value in line.split("\t")[1].split()]  # "-": a mark
+        chosen = {word for word, value in zip(document.split(), values) if value > 0.15 or max(values) <= 0.15}
+        assert tail.intersection(summary) <= chosen
+
+
+def unified(together):
+    """An abstracter trained on labelled sentences, decoding what the extractor selects; or both in one model."""
+
+    def check(run):
+        out = run.folder.parent
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+        assert all(35 <= len(words) <= 120 for words in run.tokens())
+        report = json.loads((out / "extractor-1/report.json").read_text(encoding="utf-8"))
+        assert set(report) == {"valid", "test"} and all(0 <= scores["auc"] <= 1 for scores in report.values())
+        labels = (out / "labels/labels.sentences.train").read_text(encoding="utf-8")
+        assert '"kind": "extract"' in labels and '"truncate_source": 2500' in labels
+        whole = (run.prepared / "tokens/train.source").read_text(encoding="utf-8").splitlines()
+        kept = (out / "labelled/prepared/tokens/train.source").read_text(encoding="utf-8").splitlines()
+        counts = [len(line.split("\t")[1].split()) for line in labels.splitlines()[1:]]
+        assert [document.count("<q>") + 1 for document in kept] == counts
+        for document, part in zip(whole, kept):
+            sentences = [sentence.strip() for sentence in document.split("<q>")]
+            assert all(sentence.strip() in sentences for sentence in part.split("<q>")), "words have changed"
+        assert any(len(part) < len(document) for document, part in zip(whole, kept))
+        assert any(key.startswith("encoder.extractor.") for key in run.parameters) == together
+        if not together:
+            see(True)(run)
+            read = (run.folder / "prepared/tokens/test.source").read_text(encoding="utf-8").splitlines()
+            _, *rows = (out / "extractor-1/probabilities.sentences.test").read_text(encoding="utf-8").splitlines()
+            for line, document, part in zip(rows, documents, read):
+                values = [float(value) for value in line.split("\t")[1].split()]
+                wanted = min(max(sum(value > 0.5 for value in values), 5), 30, len(values))
+                assert part.count("<q>") + 1 == wanted <= document.count("<q>") + 1
+            return
+        assert str(run.option("sentence_attention")) == "extractor" and run.option("coverage") is True
+        criterion = {"extraction_loss": 5, "coverage_loss": 1, "inconsistency_loss": 1, "length_normalised": True}
+        assert {name: run.option(name, "criterion") for name in criterion} == criterion
+        assert min(run.figures("extraction_loss")) > 0 and min(run.figures("inconsistency_loss")) > 0
+        assert run.option("lr", "optimization") == [0.01] and "valid on" in log and "rougeL" in log
+        loaded = [line for line in log.splitlines() if ": loaded" in line]
+        assert "--extractor" in loaded[1] and "(100.0%)" in loaded[1] and "in the checkpoint, but" not in log
+        new = loaded[0].split("does not have them: ")[1].split(", ")
+        assert all(name.startswith("encoder.extractor.") for name in new) and "another shape" not in log
+
+    return check
+
+
+def explicit_selection(coverage):
+    """Sentences selected for each sentence of the summary, the loss of it, stages that go on, coverage added last."""
+
+    def check(run):
+        recurrent(sentences=True, pointer="soft", coverage=coverage, words=(36, 36))(run)
+        assert all(run.option(name) for name in ("encoder_by_sentence", "sentence_gate", "sentence_selector"))
+        assert str(run.option("rnn_cell")) == "gru" and run.option("selection_loss", "criterion") == 0.2
+        losses = run.figures("selection_loss")
+        assert all(0 < loss < 20 for loss in losses), losses
+        labels = (run.folder.parent / "labels" / "labels.sentences.train").read_text(encoding="utf-8").splitlines()
+        assert sum(":" in line.split("\t")[1] for line in labels[1:]) > len(labels) / 2, "hardly a target"
+        assert run.repeated(3) <= 2 * run.unprinted() and run.decoding("beam") == "5"
+        report = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))
+        assert {"rougeL", "rougeLjoined"} <= report["scores"].keys()
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        if coverage:
+            assert "new, because the checkpoint does not have them: decoder.coverage_weight" in log
+            assert "in the checkpoint, but" not in log and "another shape" not in log
+        else:
+            assert "--truncate-source 50 --truncate-target 8" in finished(run.folder / "stages" / "1")
+            assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the first stage"
+
+    return check
+
+
+def selecting_sentences(selector=False, coverage=False, extractor=False):
+    """A GRU with See et al.'s wiring; with Explicit-Selection's selector, with coverage, with the extractor inside."""
+
+    def check(run):
+        recurrent(sentences=selector, pointer="soft", coverage=coverage)(run)
+        assert str(run.option("rnn_cell")) == "gru" and run.option("share_input_embeddings") is True
+        assert run.option("sentence_selector") is selector
+        assert any(key.startswith("encoder.extractor.") for key in run.parameters) == extractor
+        assert not selector or all(0 < loss < 20 for loss in run.figures("selection_loss"))
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert ("plain-1/checkpoints/checkpoint_best.pt" in log) == coverage
+        if coverage:
+            assert "decoder.coverage_weight" in log.split("does not have them: ")[1].split("\n")[0]
+            assert "in the checkpoint, but" not in log and "another shape" not in log
+        if extractor:
+            assert min(run.figures("extraction_loss")) > 0 and min(run.figures("inconsistency_loss")) > 0
+            selects(run.folder.parent / "extractor-1")
+        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 100 and run.repeated(3) == 0
+
+    return check
