@@ -80,7 +80,8 @@ train_row() {
             train_row plain "$seed"
             train_extractor "$seed"
             train_summariser unified "$seed" unified_summarizer "${onwards[@]}" --labels "$out/labels-extract" --extraction-loss 5 \
-                --inconsistency-loss 1 --extractor "$out/extractor-$seed/checkpoints/checkpoint_best.pt" ;;
+                --inconsistency-loss 1 --extractor "$out/extractor-$seed/checkpoints/checkpoint_best.pt" \
+                --extractor-embed-dim 100 --extractor-hidden-size 100 ;;
     esac
 }
 
