@@ -17,6 +17,7 @@ from fairseq_etads.self_critical import Samples, SummarizationRL
 
 UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_samples": 1, "rl_baseline": "greedy"}
+RL |= {"rougesal_saliency": "idf", "entail_model": None, "entail_length_cap": "1"}
 
 
 def build(pointer="soft", task=None, model="etads", sizes=(), **options):
@@ -274,7 +275,7 @@ def test_samples_are_compared_with_the_documents_others():
     sample = make_sample([[8, 9], [9]], [[5], [7]])
     gains, figures = ours.gains(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
     assert gains.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
-    assert ours.rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
+    assert ours.rewards._rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
     assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
 
 
