@@ -27,7 +27,7 @@ from .pointing import PointingDecoder, multiply_by_documents
 
 def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
     """New word vectors of a length of about 1; that of padding is 0."""
-    table = nn.Embedding(len(dictionary), width, dictionary.pad())
+    table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
     nn.init.zeros_(table.weight[dictionary.pad()])
     mark_lookup_table(table.weight)
