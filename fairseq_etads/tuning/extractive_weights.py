@@ -5,12 +5,13 @@ minimum-error-rate training then chooses the next weights; so the lists get what
 """
 
 import datetime
+import functools
 import hashlib
 import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tabulate import tabulate
@@ -41,6 +42,7 @@ NBEST = 100
 BYTES = 75
 _RECALL = "-recall75"
 _DIGITS = 4
+_FIRST = "set of first weights"
 
 
 class Round(NamedTuple):
@@ -118,7 +120,7 @@ class WeightTuning:
 
 def as_option(weights: Sequence[float]) -> str:
     """Weights as ``--extractive-weights`` takes them."""
-    return ",".join(f"{weight:g}" for weight in weights)
+    return ",".join(f"{weight:.10g}" for weight in weights)
 
 
 def _best_of(rounds: Sequence[Round]) -> Round:
@@ -162,10 +164,7 @@ def tune_weights(
     )
     pairs = chosen_pairs(documents, references, most_documents, seed, listener)
     decoding = {**summarizer.config.decoding, "beam": nbest}
-    try:
-        first = parse_weights(decoding.pop("extractive_weights", "")) or (1.0, 0.0, 0.0, 0.0, 0.0)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    first = _first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
     repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
     repeated.check(**decoding, extractive_weights=as_option(first))
     out.mkdir(parents=True, exist_ok=True)
@@ -174,28 +173,54 @@ def tune_weights(
         "model": fingerprint_of_model(summarizer.folder, summarizer.config),
         "choice of documents and references": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
         "set of default options": decoding,
-        "first weights": first,
+        _FIRST: first,
         "--metric": metric,
         "--seed": seed,
         "--starting-points": points,
         "way of scoring": scorer.settings.signature(1),
         "version of fairseq-etads": __version__,
     }
+    make = functools.partial(
+        _decode, rounds=rounds, repeated=repeated, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
+    )
     with TrialStore(out / MERT_FILE, settings) as store:
-        found = [Round(**record) for record in store.trials]
-        if found:
-            listener.say(f"{store.path}: {len(found)} rounds are there already")
-        for number in range(len(found), rounds):
-            weights = _rounded(first) if not found else _next_weights(found, points, seed)
-            if any(weights == before.weights for before in found):
-                listener.say(f"round {number} would have weights that have been tried, so this is the end")
-                break
-            listener.begin(number, rounds, repeated.documents)
-            store.append(_decode(number, weights, repeated, decoding, pairs, scorer, listener))
-            found.append(Round(**store.trials[-1]))
-            listener.end(found[-1], _best_of(found))
+        found = _go_on(store, rounds, first, lambda so_far: _next_weights(so_far, points, seed), make, listener)
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
     return WeightTuning(found, metric, len(pairs), nbest, signature)
+
+
+def _go_on(
+    store: TrialStore,
+    rounds: int,
+    first: List[float],
+    next_weights: Callable[[Sequence[Round]], List[float]],
+    make: Callable[[int, List[float]], Dict[str, Any]],
+    listener: Listener,
+) -> List[Round]:
+    """Add rounds to the store until there are so many, or the next weights have been tried; all rounds."""
+    found = [Round(**record) for record in store.trials]
+    if found:
+        listener.say(f"{store.path}: {len(found)} rounds are there already")
+    for number in range(len(found), rounds):
+        weights = next_weights(found) if found else first
+        if any(weights == before.weights for before in found):
+            listener.say(f"round {number} would have weights that have been tried, so this is the end")
+            break
+        store.append(make(number, weights))
+        found.append(Round(**store.trials[-1]))
+        listener.end(found[-1], _best_of(found))
+    return found
+
+
+def _first_weights(present: str, path: Path) -> List[float]:
+    """The weights of round 0: the folder's, or those that it had before some of these rounds were written to it."""
+    try:
+        first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    head, rounds = TrialStore.peek(path)
+    before = head.get(_FIRST)
+    return before if isinstance(before, list) and first in [found.get("weights") for found in rounds] else first
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
@@ -238,14 +263,17 @@ class _Scorer:
 def _decode(
     number: int,
     weights: List[float],
+    *,
+    rounds: int,
     repeated: RepeatedDocuments,
     decoding: Dict[str, Any],
     pairs: Sequence[Tuple[str, str]],
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with these weights and score what is found; a record of the store."""
+    """Decode with these weights and score what is found; a record of the store. ``rounds``: how many there may be."""
     started = time.monotonic()
+    listener.begin(number, rounds, repeated.documents)
     found = repeated.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):

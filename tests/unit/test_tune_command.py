@@ -230,6 +230,10 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
     assert "2 rounds are there already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
+    assert run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="parts", **options)[:2] == (
+        0,
+        again.split("--write")[0],
+    )
     decoding = read_config(place / "model").decoding
     assert decoding == {**lengths, "extractive_weights": report["extractive_weights"]}
     card = (place / "model" / "README.md").read_text()
