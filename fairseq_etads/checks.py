@@ -28,6 +28,7 @@ _DECODING = (
     *("allow_unk", "replace_unknown", "coverage_penalty", "coverage_penalty_type", "stepwise_coverage_penalty"),
     *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
     *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor", "shortlist"),
+    *("extractive_weights", "recombine"),
 )
 _SCORING = ("samples", "print_samples")
 _GENERATING = ("args", "post_process", "detok", "detok_args")

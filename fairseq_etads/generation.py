@@ -21,6 +21,7 @@ from .layers.capabilities import decoder_capabilities, pointer_of
 from .search import source_words
 from .search.beam_search import BeamSearch
 from .search.encoded import EncodedBatch
+from .search.extractive import add_features, check_one_vocabulary
 from .search.hypotheses import Results
 from .search.inference import InferenceModel
 from .search.language_model import check_dictionary
@@ -104,6 +105,8 @@ class SummaryGenerator:
         check_strategy(self.search, self.settings.beam_size, words)
         if lm_model is not None:
             check_dictionary(lm_model, tgt_dict, words)
+        if settings.extractive_weights:
+            check_one_vocabulary(self.models, tgt_dict)
         if shortlist is not None:
             check_shortlist(self.models, self.search)
         self.shortlist = shortlist
@@ -152,7 +155,8 @@ class SummaryGenerator:
 
         Returns:
             For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
-            "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from".
+            "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from",
+            with ``extractive_weights`` "features" (5,), the sums of log p and the other features over its words.
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
@@ -172,6 +176,8 @@ class SummaryGenerator:
             )  # fmt: skip
             results = search.run()
             _warn_of_impossible(results, sample.get("id"))
+            if settings.extractive_weights:
+                add_features(results, net_input["src_tokens"], settings.extractive_weights, self.tgt_dict)
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if pointer_of(model) is not None)

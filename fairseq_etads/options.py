@@ -137,6 +137,18 @@ class SummarizationConfig(FairseqDataclass):
             "help": f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)'
         },
     )
+    extractive_weights: str = field(
+        default="",
+        metadata={
+            "help": "five weights separated by commas: of a word's log p, and of its being a word of the document, "
+            "ending a bigram of it, ending a trigram of it, and standing there before the last word (released: "
+            "1,4.849,1.213,-13.383,-0.529)"
+        },
+    )
+    recombine: int = field(
+        default=SearchSettings.recombine,
+        metadata={"help": "of hypotheses with the same last N tokens only the best goes on (ABS: 5; 0: off)"},
+    )
     selection: Optional[str] = field(
         default=None,
         metadata={

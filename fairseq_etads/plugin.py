@@ -6,7 +6,7 @@ compat.install()
 distributed.install()
 
 from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
-from .models import convs2s, rnn, selector, transformer  # noqa: E402
+from .models import convs2s, nnlm, rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "convs2s",
     "criterions",
     "distributed",
+    "nnlm",
     "optim",
     "rnn",
     "selection_criterion",

@@ -235,9 +235,10 @@ class SummarizationRL(SummarizationNLL):
 
         def worth(summaries: List[Tensor], each: int) -> Tensor:
             """Rewards (B, each) of ``each`` summaries of every document."""
-            repeated = ([text for text in texts for _ in range(each)] for texts in (references, documents))
-            texts = self._texts(summaries, self.dictionary)
-            values = torch.as_tensor(self.rewards(number, texts, *repeated, device))
+            wanted, read = ([text for text in texts for _ in range(each)] for texts in (references, documents))
+            values = torch.as_tensor(
+                self.rewards(number, self._texts(summaries, self.dictionary), wanted, read, device)
+            )
             if values.shape != (len(summaries),) or not bool(values.isfinite().all()):
                 raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
             return values.float().view(-1, each)

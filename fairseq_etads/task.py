@@ -150,6 +150,12 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
         dataset.set_epoch(epoch)
         return iterator
 
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        """Called by fairseq before each epoch of training; lets a model scale its word vectors that have grown long."""
+        super().begin_epoch(epoch, model)
+        if hasattr(model, "scale_long_rows"):
+            model.scale_long_rows()
+
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
     ) -> Any:
@@ -327,6 +333,7 @@ class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask,
             "attention": None if attention is None else attention[..., :1],
             "alignment": torch.empty(0),
             **({"copied_from": hypothesis["tokens"].new_tensor([-1])} if "copied_from" in hypothesis else {}),
+            **({"features": torch.zeros_like(hypothesis["features"])} if "features" in hypothesis else {}),
         }
 
     def state_dict(self) -> Dict[str, Any]:

@@ -4,18 +4,27 @@ It stands here because it reads documents as preparation does.
 """
 
 import argparse
+import functools
 import logging
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fairseq_etads.console import Parser, limit_caches_of_shapes, printable, run
 from fairseq_etads.folder.config import find_folder, read_config
 from fairseq_etads.text.files import STANDARD_INPUT, InputError
 from fairseq_etads.text.words import SENTENCE_MARK
-from fairseq_etads.tuning.choices import METRICS, MOST_DOCUMENTS, TRIALS, check_options
+from fairseq_etads.tuning.choices import (
+    MERT_METRICS,
+    MERT_ROUNDS,
+    METRICS,
+    MOST_DOCUMENTS,
+    STARTING_POINTS,
+    TRIALS,
+    check_options,
+)
 
 from .new_documents import SOURCE_COLUMNS, column_names, guess_format, read_documents
 from .readers.tables import COLUMNS
@@ -27,6 +36,7 @@ examples:
   etads-tune model valid.source valid.target                   20 trials; the table, and what to make of it
   etads-tune model valid.jsonl --trials 50 --metric rougeL --write
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
+  etads-tune model valid.source valid.target --mert --write    the weights of --extractive-weights, by MERT
 
 Options that can be searched are those of decoding (etads-summarize --help), but for --infer-dtype and
 --ngram-ignore-tokens. Without --search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len;
@@ -51,14 +61,24 @@ def _parser() -> argparse.ArgumentParser:
     add("target", metavar="REFERENCES", type=Path, nargs="?", help="the reference of each document, in the same order")
     add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
     add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
-    add("--trials", metavar="N", type=int, default=TRIALS, help="settings to try in all (default: %(default)s)")
-    add("--metric", choices=METRICS, default=METRICS[0],
-        help="what is maximised: F1 of a ROUGE metric, or the mean of the three (default: %(default)s)")  # fmt: skip
+    add("--trials", metavar="N", type=int,
+        help=f"settings to try in all (default: {TRIALS}; with --mert, rounds of decoding, {MERT_ROUNDS})")  # fmt: skip
+    add("--metric", choices=MERT_METRICS,
+        help=f"what is maximised: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with --mert "
+        f"also recall in the first 75 bytes (default: {MERT_METRICS[0]})")  # fmt: skip
     add("--documents", metavar="N", type=int, default=MOST_DOCUMENTS, dest="most_documents",
         help="of more documents, take N at random, the same in every trial (default: %(default)s)")  # fmt: skip
     add("--search", metavar="LIST", default="", help="options to search, separated by commas")
     add("--range", metavar="NAME=VALUES", action="append", default=[], dest="ranges",
         help="values of an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated")  # fmt: skip
+    add(
+        "--mert",
+        action="store_true",
+        help="tune the weights of --extractive-weights instead, by minimum-error-rate training on n-best lists",
+    )
+    add("--nbest", metavar="N", type=int, help="with --mert, hypotheses of a document, and the beam (default: 100)")
+    add("--starting-points", metavar="N", type=int,
+        help=f"with --mert, where its search begins, at random but for one (default: {STARTING_POINTS})")  # fmt: skip
     add("--out", metavar="DIR", type=Path, help="where trials, tables and the plot go (default: FOLDER-tuning)")
     add("--seed", metavar="N", type=int, default=1, help="of the search and of the documents (default: %(default)s)")
     add("--write", action="store_true", help="make the best options the defaults of FOLDER")
@@ -168,18 +188,36 @@ def _check_matplotlib() -> bool:
     return True
 
 
-def _tune(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
+    """Refuse impossible options, and give those that depend on --mert their defaults."""
     if args.encoder_memory < 0:
         raise InputError(f"--encoder-memory {args.encoder_memory}: choose 0 (encode again in each trial) or more")
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: choose 0 or more")
-    check_options(args.metric, trials=args.trials, documents=args.most_documents, max_tokens=args.max_tokens)
+    for option, value, needs_mert in (
+        ("--nbest", args.nbest, True),
+        ("--starting-points", args.starting_points, True),
+        ("--search", args.search or None, False),
+        ("--range", " --range ".join(args.ranges) or None, False),
+    ):
+        if value is not None and needs_mert != args.mert:
+            raise InputError(f"{option} {value} has no effect {'without' if needs_mert else 'with'} --mert")
+    metrics, usual_trials = (MERT_METRICS, MERT_ROUNDS) if args.mert else (METRICS, TRIALS)
+    args.metric = args.metric or metrics[0]
+    args.trials = usual_trials if args.trials is None else args.trials
+    numbers = {"trials": args.trials, "documents": args.most_documents, "max_tokens": args.max_tokens}
+    given = {name: getattr(args, name) for name in ("nbest", "starting_points") if getattr(args, name) is not None}
+    check_options(args.metric, metrics, **numbers, **given)
     bundled = find_folder(args.folder)
     if bundled != args.folder:
         raise InputError(
             f"FOLDER {args.folder} comes with the package; tune a copy of it: cp -r {bundled} my-{args.folder}"
         )
     read_config(args.folder)
+
+
+def _tune(args: argparse.Namespace) -> None:
+    _check(args)
     ranges = _ranges(args.ranges)
     documents, references = _pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
@@ -188,24 +226,54 @@ def _tune(args: argparse.Namespace) -> None:
     limit_caches_of_shapes()
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from fairseq_etads.folder.defaults import check_writable, set_decoding
+    from fairseq_etads.folder.defaults import check_writable
     from fairseq_etads.summarizer import Summarizer
+
+    if args.write:
+        check_writable(args.folder)
+    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+    common = {
+        "most_documents": args.most_documents,
+        "seed": args.seed,
+        "max_tokens": args.max_tokens,
+        "state_bytes": args.encoder_memory << 20,
+        "listener": _listener(args.metric, args.quiet),
+    }
+    load = functools.partial(Summarizer.load, args.folder, args.device)
+    if args.mert:
+        _tune_weights(args, load, documents, references, out, common)
+    else:
+        _try_options(args, load, documents, references, out, ranges, common)
+
+
+def _try_options(
+    args: argparse.Namespace,
+    load: Callable[[], Any],
+    documents: List[str],
+    references: List[str],
+    out: Path,
+    ranges: Dict[str, str],
+    common: Dict[str, Any],
+) -> None:
+    """Trials of options, their tables, and with --write the best in the folder."""
     from fairseq_etads.tuning import report
     from fairseq_etads.tuning.proposals import check_optuna
     from fairseq_etads.tuning.tune import tune
 
     check_optuna()
     draws = _check_matplotlib()
-    if args.write:
-        check_writable(args.folder)
-    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
-    listener = _listener(args.metric, args.quiet)
+    search = [name for name in args.search.split(",") if name.strip()]
     tuning = tune(
-        Summarizer.load(args.folder, args.device), documents, references, out, trials=args.trials, metric=args.metric,
-        search=[name for name in args.search.split(",") if name.strip()], ranges=ranges,
-        most_documents=args.most_documents, seed=args.seed, max_tokens=args.max_tokens,
-        state_bytes=args.encoder_memory << 20, listener=listener,
-    )  # fmt: skip
+        load(),
+        documents,
+        references,
+        out,
+        trials=args.trials,
+        metric=args.metric,
+        search=search,
+        ranges=ranges,
+        **common,
+    )
     report.write_tables(tuning, out)
     if draws:
         from fairseq_etads.tuning.plots import draw_tuning
@@ -213,13 +281,48 @@ def _tune(args: argparse.Namespace) -> None:
         draw_tuning(tuning, str(out / PLOT))
     print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
     print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
+    best = tuning.best
+    _write(args, f"the options of trial {best.number}", best.decoding if best.number else None,
+           lambda: report.card_note(tuning, args.source.name))  # fmt: skip
+
+
+def _tune_weights(
+    args: argparse.Namespace,
+    load: Callable[[], Any],
+    documents: List[str],
+    references: List[str],
+    out: Path,
+    common: Dict[str, Any],
+) -> None:
+    """Rounds of minimum-error-rate training, and with --write the best weights in the folder."""
+    from fairseq_etads.tuning.extractive_weights import NBEST, as_option, tune_weights
+
+    summarizer = load()
+    tuning = tune_weights(
+        summarizer, documents, references, out, rounds=args.trials, metric=args.metric, nbest=args.nbest or NBEST,
+        points=args.starting_points or STARTING_POINTS, **common,
+    )  # fmt: skip
+    tuning.write(out)
+    weights = as_option(tuning.best.weights)
+    print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
+    print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
+    print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
+    decoding = {**summarizer.config.decoding, "extractive_weights": weights}
+    _write(args, f"the weights of round {tuning.best.number}", decoding if tuning.best.number else None,
+           lambda: tuning.card_note(args.source.name))  # fmt: skip
+
+
+def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
+    """With --write, make options the folder's defaults; None: the folder's own are the best."""
+    from fairseq_etads.folder.defaults import set_decoding
+
     if not args.write:
         return
-    if tuning.best.number == 0:
+    if decoding is None:
         print("--write: the folder's defaults are the best, so nothing is written")
         return
-    set_decoding(args.folder, tuning.best.decoding, report.card_note(tuning, args.source.name))
-    print(f"--write: the options of trial {tuning.best.number} are now the defaults of {printable(str(args.folder))}")
+    set_decoding(args.folder, decoding, note())
+    print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
 
 
 def main(argv: Optional[List[str]] = None) -> int:

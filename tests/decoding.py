@@ -1,9 +1,13 @@
 """What the tests of decoding share: models that are sure of something, batches, and comparisons with fairseq."""
 
 import itertools
+import math
+from dataclasses import dataclass
 
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
+
+from fairseq_etads.search.penalties import Scoring
 
 TASK = make_task()
 DICTIONARY = TASK.target_dictionary
@@ -40,3 +44,11 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
         assert mine["tokens"].tolist() == other["tokens"].tolist()
         for name in ("score", "positional_scores", "attention"):
             torch.testing.assert_close(mine[name], other[name], rtol=rtol, atol=atol)
+
+
+@dataclass(frozen=True)
+class Boundless(Scoring):
+    """A score with which no document is ever decided before the longest summary."""
+
+    def bound(self, log_probs, *args):
+        return torch.full_like(log_probs, math.inf)

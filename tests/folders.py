@@ -11,7 +11,7 @@ from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 
 from fairseq_etads.folder.export import Source, export
-from fairseq_etads.models import convs2s_options, rnn
+from fairseq_etads.models import convs2s_options, nnlm_options, rnn
 from fairseq_etads.search.call_options import DEFAULTS
 from fairseq_etads.vocabulary.dictionary import known_words
 
@@ -25,7 +25,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     task = task or make_task(60, 20, tail=tail, mark=mark, target_words=target_words)
     if arch in rnn.PRESETS:
         options = {**RECURRENT, **options}
-    if arch not in convs2s_options.PRESETS:
+    if arch not in (*convs2s_options.PRESETS, *nnlm_options.PRESETS):
         options.setdefault("share_all_embeddings", arch == "pg_coverage")
     model = make_model(arch, task, **options)
     if not options.get("share_all_embeddings", True) and arch not in rnn.PRESETS:

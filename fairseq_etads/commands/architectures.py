@@ -12,13 +12,18 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from ..models import convs2s_options, rnn, transformer_options
+from ..models import convs2s_options, nnlm_options, rnn, transformer_options
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import with_known_words
 
-PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS, **convs2s_options.PRESETS}
+PRESETS: Dict[str, Dict[str, Any]] = {
+    **transformer_options.PRESETS,
+    **rnn.PRESETS,
+    **convs2s_options.PRESETS,
+    **nnlm_options.PRESETS,
+}
 """Named architectures of all families -> the options that each changes, with their values."""
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""

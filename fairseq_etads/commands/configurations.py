@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ..models import convs2s_options, rnn
+from ..models import convs2s_options, nnlm_options, rnn
 from .architectures import PRESETS
 
 _HEADER = """\
@@ -51,6 +51,15 @@ _CONVOLUTIONAL: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.99},
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
     "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
+    "dataset": {"batch_size": 64},
+}
+
+# Rush et al. 2015 and their release: plain gradient descent, whose rate is halved after an epoch without a better loss
+_LANGUAGE_MODEL: Dict[str, Any] = {
+    "task": {"truncate_source": 100, "truncate_target": 50},
+    "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+    "optimization": {"lr": [0.1], "max_epoch": 20},
     "dataset": {"batch_size": 64},
 }
 
@@ -164,7 +173,11 @@ def configuration(arch: str) -> Dict[str, Any]:
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
     family = _TRANSFORMER
-    for other, presets in ((_RECURRENT, rnn.PRESETS), (_CONVOLUTIONAL, convs2s_options.PRESETS)):
+    for other, presets in (
+        (_RECURRENT, rnn.PRESETS),
+        (_CONVOLUTIONAL, convs2s_options.PRESETS),
+        (_LANGUAGE_MODEL, nnlm_options.PRESETS),
+    ):
         family = other if arch in presets else family
     sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
     order = (

@@ -105,6 +105,23 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Ca
         setattr(sys.modules[model.__module__], name, own)  # where pickle looks for it
 
 
+def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
+    """An encoder's output for some of the documents (indices, (N,)), repeated or not.
+
+    Args:
+        encoder_out: name -> list of tensors with a row for each document, or the batch's :class:`OutputVocabulary`.
+    """
+    selected: Dict[str, Any] = {}
+    for name, value in encoder_out.items():
+        if isinstance(value, list):
+            selected[name] = [tensor.index_select(0, documents) for tensor in value]
+        elif isinstance(value, OutputVocabulary):
+            selected[name] = value.select(documents)
+        else:  # rows of the output layer, which belong to the whole batch
+            selected[name] = value
+    return selected
+
+
 def check_one_dictionary(option: str, task: Any) -> None:
     """Raise ValueError if the data has two dictionaries, where ``option`` needs one for both sides."""
     if task.source_dictionary != task.target_dictionary:

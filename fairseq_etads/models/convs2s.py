@@ -18,7 +18,7 @@ from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
 from .convs2s_options import PRESETS, check_options, parse_attention, parse_convolutions, preset_config
-from .pointing import PointingDecoder
+from .pointing import PointingDecoder, multiply_by_documents
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -56,14 +56,6 @@ class ConvolutionalEncoder(FConvEncoder):
         if "vocabulary" in encoder_out:
             reordered["vocabulary"] = encoder_out["vocabulary"].select(new_order)
         return reordered
-
-
-def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
-    """Batched product (N, T, D) x (B, D, S) -> (N, T, S), N a multiple of B; rows of a document follow one another."""
-    rows, length, width = queries.shape
-    if rows == len(documents):
-        return torch.bmm(queries, documents)
-    return torch.bmm(queries.reshape(len(documents), -1, width), documents).view(rows, length, -1)
 
 
 class ConvolutionalDecoder(PointingDecoder, FConvDecoder):

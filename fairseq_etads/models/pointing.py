@@ -1,12 +1,21 @@
-"""What the decoders of the Transformer and the convolutional family share: from their states to logits and pointer."""
+"""What the decoders of all families but the recurrent one share: from their states to logits and pointer."""
 
 from typing import Any, Dict, Optional, Tuple
 
+import torch
 from torch import Tensor
 
 from ..layers.pointer import Pointer, PointerOutput
 from ..layers.word_likelihood import requested_log_probs
 from ..vocabulary.output import OutputVocabulary
+
+
+def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
+    """Batched product (N, T, D) x (B, D, S) -> (N, T, S), N a multiple of B; rows of a document follow one another."""
+    rows, length, width = queries.shape
+    if rows == len(documents):
+        return torch.bmm(queries, documents)
+    return torch.bmm(queries.reshape(len(documents), -1, width), documents).view(rows, length, -1)
 
 
 class PointingDecoder:

@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
-from ..vocabulary.output import OutputVocabulary
+from .common import select_documents
 from .selector import SentenceExtractor
 from .sentence_attention import extraction
 
@@ -64,15 +64,7 @@ class WordEncoder(FairseqEncoder):
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """The encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
-        reordered: Dict[str, Any] = {}
-        for name, value in encoder_out.items():
-            if isinstance(value, list):
-                reordered[name] = [tensor.index_select(0, new_order) for tensor in value]
-            elif isinstance(value, OutputVocabulary):
-                reordered[name] = value.select(new_order)
-            else:  # rows of the output layer, which belong to the whole batch
-                reordered[name] = value
-        return reordered
+        return select_documents(encoder_out, new_order)
 
     def max_positions(self) -> int:
         return MAX_POSITIONS

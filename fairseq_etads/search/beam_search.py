@@ -4,7 +4,7 @@ Results are fairseq's as long as no option of this project is used: order of ope
 """
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import search as fairseq_search
@@ -15,42 +15,15 @@ from .blocking import NGramBlocker
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
+from .extractive import ExtractiveFeatures
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
 from .progress import OnStep, Reading, best_so_far
+from .recombination import recombined
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
+from .source import Source
 from .strategies import extended_constraints, for_one_search, widest_beam
-
-
-class Source(NamedTuple):
-    """What the search must know of the documents."""
-
-    padding: Optional[Tensor]  # (B, S), True at padding; None if the source is not tokens
-    lengths: Tensor  # (B,), as fairseq counts them
-    width: int  # S
-
-    @classmethod
-    def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
-        """Read padding and lengths from a batch, which may also be speech, as with fairseq."""
-        if "src_tokens" in net_input:
-            tokens = net_input["src_tokens"]
-            padding = tokens.eq(pad) if tokens.dim() == 2 else None
-            lengths = net_input.get("src_lengths")
-            if lengths is None:
-                lengths = (tokens.ne(eos) & tokens.ne(pad)).long().sum(dim=1)
-            return cls(padding, lengths, tokens.size(1))
-        for name in ("source", "features"):
-            if name in net_input:
-                frames, padding = net_input[name], net_input["padding_mask"]
-                count = frames.new_full((len(frames),), frames.size(-1), dtype=torch.long)
-                return cls(None, count if padding is None else padding.size(-1) - padding.sum(-1), frames.size(1))
-        raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
-
-    def select(self, documents: Tensor) -> "Source":
-        """That of some of the documents (n,)."""
-        padding = None if self.padding is None else self.padding[documents]
-        return self._replace(padding=padding, lengths=self.lengths[documents])
 
 
 class BeamSearch:
@@ -112,6 +85,9 @@ class BeamSearch:
         self.language_model: Optional[LanguageModel] = None
         if language_model is not None and settings.lm_weight:
             self.language_model = LanguageModel(language_model, settings.lm_weight, self.vocabulary)
+        self.features: Optional[ExtractiveFeatures] = None
+        if settings.extractive_weights:
+            self.features = ExtractiveFeatures.of(net_input, settings.extractive_weights, self.vocabulary, dictionary)
         self.prefix = None if prefix_tokens is None else self._checked_prefix(prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         ids = sample.get("id")
@@ -232,6 +208,7 @@ class BeamSearch:
             self.live.keep_documents(documents)
             self.sample_ids = self.sample_ids[documents]
             self.source = self.source.select(documents)
+            self.features = None if self.features is None else self.features.select(documents)
             self.prefix = None if self.prefix is None else self.prefix[documents]
             self.constraints = None if self.constraints is None else self.constraints[documents]
             self.strategy.prune_sentences(documents)
@@ -241,8 +218,9 @@ class BeamSearch:
     def _forbid_and_force(self, step: int, lprobs: Tensor) -> None:
         """Change the words' log-probabilities (B, beam, V) in place as the options want it, in fairseq's order."""
         settings, special = self.settings, self.special
-        if self.language_model is not None:
-            self.language_model.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
+        for more in (self.language_model, self.features):
+            if more is not None:
+                more.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
         lprobs[..., special.pad] = -math.inf
         unknown, end = lprobs[..., special.unk].clone(), lprobs[..., special.eos].clone()
         if settings.unk_penalty:
@@ -349,8 +327,15 @@ class BeamSearch:
             return Extensions(scores, scores, words, parents)
         before = live.log_probs[:, :, step - 1] if step else torch.zeros_like(live.log_probs[:, :1, 0])
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
-        k = min(2 * beam, (beam if step else 1) * lprobs.size(2) - 1)  # twice the beam, as half of them may end
-        return best_extensions(lprobs, before, k, None if stepwise is None else stepwise[:, : lprobs.size(1)])
+        stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
+        most = (beam if step else 1) * lprobs.size(2) - 1
+        k = min(2 * beam, most)  # twice the beam, as half of them may end
+        if self.settings.recombine and step:
+            tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
+            return recombined(
+                lambda count: best_extensions(lprobs, before, count, stepwise), tokens, words, self.special.eos, k, most
+            )
+        return best_extensions(lprobs, before, k, stepwise)
 
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, cost: Optional[Tensor]) -> None:
         """Put the extensions that end (B, beam) among the finished hypotheses."""
@@ -393,7 +378,7 @@ class BeamSearch:
             return self.done.count(live.batch_rows) >= live.beam
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else (~self.source.padding).sum(1)
-        gain = max(0.0, -settings.unk_penalty)
+        gain = max(0.0, -settings.unk_penalty) + (0.0 if self.features is None else self.features.largest_gain)
         longest = self.max_len + 1 if settings.early_stopping == "admissible" else step + 2
         bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

@@ -58,6 +58,12 @@ OPTIONS: Dict[str, CallOption] = {
     "ngram_ignore_tokens": CallOption(
         "ngram_ignore_tokens", str, "tokens, separated by spaces, that may repeat in spite of that"
     ),
+    "extractive_weights": CallOption(
+        "extractive_weights", str, "weights of log p and of the document's words, bigrams, trigrams and their order"
+    ),
+    "recombine": CallOption(
+        "recombine", int, "of hypotheses with the same last N tokens only the best goes on (0: off)", least=0
+    ),
     "early_stopping": CallOption(
         "early_stopping", str, "when the search for a summary ends, see docs/decoding.md", EARLY_STOPPING
     ),

@@ -11,6 +11,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .call_options import DEFAULTS, OPTIONS
 from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
+from .extractive import parse_weights
 from .penalties import Scoring, check_choice, check_types
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
@@ -30,6 +31,8 @@ class SearchSettings:
         match_source_len: a summary has at most as many tokens as its source (``--match-source-len``: as many).
         no_repeat_ngram_size: no n words of a summary occur in it twice; 0: off.
         lm_weight: weight of the language model's log-probabilities, if there is one.
+        extractive_weights: weights of log p and of the features of :mod:`.extractive`; (): the score is log p.
+        recombine: of hypotheses with the same so many last words only the best goes on; 0: off.
         tokens_to_suppress: words that are never produced.
         ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
         exact_length: produce exactly this many tokens before the end symbol, which then costs nothing; 0: off.
@@ -65,6 +68,8 @@ class SearchSettings:
     match_source_len: bool = False
     no_repeat_ngram_size: int = 0
     lm_weight: float = 1.0
+    extractive_weights: Tuple[float, ...] = ()
+    recombine: int = 0
     tokens_to_suppress: Tuple[str, ...] = ()
     ngram_ignore_tokens: Tuple[str, ...] = ()
     exact_length: int = 0
@@ -97,6 +102,7 @@ class SearchSettings:
         for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
             words = options.get(name, getattr(cls, name))
             options[name] = tuple(words.split() if isinstance(words, str) else words)
+        options["extractive_weights"] = parse_weights(options.get("extractive_weights", cls.extractive_weights))
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
         return cls(scoring=Scoring(**scoring), **options)
 
@@ -109,6 +115,7 @@ class SearchSettings:
             ("--no-repeat-ngram-size", self.no_repeat_ngram_size, 0),
             ("--exact-length", self.exact_length, 0),
             ("--min-sentences", self.min_sentences, 0),
+            ("--recombine", self.recombine, 0),
         ):
             if value < least:
                 raise ValueError(f"{option} {value}: choose {least} or more{'' if least else ' (0: off)'}")
@@ -164,6 +171,7 @@ class SearchSettings:
         for option, wanted in (
             ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
             (f"--early-stopping {early_stopping}", early_stopping != "fairseq"),
+            (f"--recombine {self.recombine}", self.recombine > 0),
         ):
             if wanted and not is_beam_search:
                 raise ValueError(f"{option} goes with beam search only, not with {type(strategy).__name__}")

@@ -1,6 +1,6 @@
 """Documents that are summarised many times, each time with other options of decoding: read once, encoded once."""
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..search.encoded import EncodedBatch
 from .batching import batches, parts
@@ -17,6 +17,19 @@ class _EncodedDocuments(NamedTuple):
 
     batch: Batch
     encoded: Optional[EncodedBatch]
+
+
+class Hypothesis(NamedTuple):
+    """A hypothesis of a search with extractive weights.
+
+    Attributes:
+        text: of the summary. features: five numbers, of which the score is the sum, weighted by 1 and the weights of
+            all features but log p: counts of words, bigrams, trigrams and reorderings over the length penalty, and
+            before them all else that the score is made of.
+    """
+
+    text: str
+    features: Tuple[float, ...]
 
 
 class RepeatedDocuments:
@@ -71,16 +84,48 @@ class RepeatedDocuments:
             InputError: an option does not exist or has an impossible value.
         """
         search = self._summarizer._search(decoding, origins=False)
-        results = dict(self._without_words)
-        for number, (batch, encoded) in enumerate(self._batches):
-            found = self._summarizer._decode(batch, search, encoded)
-            results.update(zip((document.number for document in batch.documents), found))
-            if not self._measured:
-                self._batches[number] = self._within_room(self._batches[number])
-            if on_batch is not None:
-                on_batch(len(batch.documents))
-        self._measured = True
+        found = self._of_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
+        results = {**self._without_words, **found}
         return [results[number] for number in range(len(results))]
+
+    def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
+        """All that the search finds, in the order of the documents; nothing for a document without words.
+
+        Args:
+            on_batch, decoding: as for :meth:`summarize`, ``extractive_weights`` among them.
+        """
+        summarizer = self._summarizer
+        search = summarizer._search(decoding, origins=False)
+        scoring = search.generator.settings.scoring
+        weights = search.generator.settings.extractive_weights[1:]
+
+        def hypothesis_of(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
+            counts = hypothesis["features"][1:] / scoring.divisor(len(hypothesis["tokens"]))
+            score, parts = float(hypothesis["score"]), counts.tolist()
+            rest = score - sum(weight * count for weight, count in zip(weights, parts))
+            return Hypothesis(summarizer._summary(row, hypothesis, batch, search).text, (rest, *parts))
+
+        def decode(part: _EncodedDocuments) -> List[List[Hypothesis]]:
+            results = summarizer._search_batch(part.batch, search, part.encoded)
+            return [
+                [hypothesis_of(row, hypothesis, part.batch) for hypothesis in found if hypothesis["score"].isfinite()]
+                for row, found in enumerate(results)
+            ]
+
+        lists = self._of_all(decode, on_batch)
+        return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
+
+    def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
+        """What ``decode`` returns for each document that has words, by its number."""
+        results: Dict[int, Any] = {}
+        for number, part in enumerate(self._batches):
+            results.update(zip((document.number for document in part.batch.documents), decode(part)))
+            if not self._measured:
+                self._batches[number] = self._within_room(part)
+            if on_batch is not None:
+                on_batch(len(part.batch.documents))
+        self._measured = True
+        return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
         """Count what is kept of a batch; without it if there is no room."""

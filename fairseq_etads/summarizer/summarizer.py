@@ -14,6 +14,7 @@ from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
 from ..search import call_options
 from ..search.encoded import EncodedBatch
+from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from ..text.files import InputError
 from .batching import batches, parts
@@ -278,10 +279,14 @@ class Summarizer:
             return [_failed(error, Truncation(len(document.tokens), document.left_out))]
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
+        results = self._search_batch(batch, search, encoded)
+        return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+
+    def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
+        """The hypotheses of each document, best first."""
         on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
         sample = _moved(batch.sample, self.device)
-        results = search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
-        return [self._summary(row, result[0], batch, search) for row, result in enumerate(results)]
+        return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document, texts = batch.documents[row], self._texts

@@ -106,14 +106,15 @@ def card_note(tuning: Tuning, source: str) -> str:
     return (
         f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
         f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
-        f"documents of `{_plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and {scores[1]:.2f} "
+        f"documents of `{plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and {scores[1]:.2f} "
         f"with the defaults before, `{as_options(first.decoding)}`. The first score is optimistic, because it was "
         "chosen on these documents. Scores in other sections were made before.\n\n"
         f"`{tuning.signature}`"
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text without what Markdown would read as something else, and not too long."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 

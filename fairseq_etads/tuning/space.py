@@ -22,7 +22,7 @@ VALUES: Dict[str, Tuple[Any, ...]] = {
 }
 """Values of numbers that are searched unless others are given; those of lengths come from the references."""
 
-_NOT_TUNABLE = ("infer_dtype", "ngram_ignore_tokens", "shortlist")
+_NOT_TUNABLE = ("infer_dtype", "ngram_ignore_tokens", "shortlist", "extractive_weights")
 _MOST_VALUES = 1000
 _STEPS = 20
 

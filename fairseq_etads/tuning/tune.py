@@ -115,8 +115,8 @@ class Listener:
     def advance(self, documents: int) -> None:
         """So many more documents are summarised."""
 
-    def end(self, trial: Trial, best: Trial) -> None:
-        """A trial is finished; ``best`` is the best so far."""
+    def end(self, trial: Any, best: Any) -> None:
+        """A trial, or a round of tuning weights, is finished; ``best`` is the best so far."""
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial:
@@ -159,7 +159,7 @@ def tune(
     check_optuna()
     listener = listener or Listener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
-    pairs = _chosen_pairs(documents, references, most_documents, seed, listener)
+    pairs = chosen_pairs(documents, references, most_documents, seed, listener)
     out.mkdir(parents=True, exist_ok=True)
     scoring = Settings().signature(1)
     defaults = _first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
@@ -169,7 +169,7 @@ def tune(
     _check_values(space, defaults, repeated)
     fingerprint = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     settings = {
-        "model": _fingerprint_of_model(summarizer.folder, summarizer.config),
+        "model": fingerprint_of_model(summarizer.folder, summarizer.config),
         "choice of documents and references": fingerprint,
         _DEFAULTS: defaults,
         "--metric": metric,
@@ -185,7 +185,7 @@ def tune(
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
 
 
-def _chosen_pairs(
+def chosen_pairs(
     documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
 ) -> List[Tuple[str, str]]:
     """The pairs that are used in every trial, in the order given."""
@@ -224,7 +224,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], repeated
             repeated.check(**decoding_of({**longest, parameter.name: value}, defaults))
 
 
-def _fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
+def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
     """SHA-256 of all that the folder says but for the defaults of decoding."""
     listed = Checksums(folder).listed
     sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}

@@ -35,6 +35,9 @@ CONVOLUTIONAL = ["--encoder-embed-dim", "8", "--decoder-embed-dim", "8", "--deco
 CONVOLUTIONAL += ["--encoder-layers", "[(8, 3)] * 2", "--decoder-layers", "[(8, 3)] * 2", "--num-workers", "0"]
 CONVOLUTIONAL += ["--log-interval", "1", "--max-update", str(STEPS), "--batch-size", "3", "--stop-min-lr", "-1"]
 RECURRENT += ["--log-interval", "1", "--max-update", str(STEPS)]
+LANGUAGE_MODEL = ["--encoder-embed-dim", "8", "--decoder-embed-dim", "8", "--decoder-context-dim", "8"]
+LANGUAGE_MODEL += ["--decoder-hidden-size", "8", "--batch-size", "3", "--num-workers", "0", "--log-interval", "1"]
+LANGUAGE_MODEL += ["--max-update", str(STEPS)]
 
 
 def documented(recipe: str, command: str) -> List[List[str]]:

@@ -7,6 +7,7 @@ must be seen to have done something. A new recipe or row is a line in RECIPES.
 import re
 
 import pytest
+from abs_checks import attention_based
 from recipe_checks import (
     aggregation,
     bart,
@@ -23,6 +24,7 @@ from recipe_checks import (
 )
 from recipes import (
     CONVOLUTIONAL,
+    LANGUAGE_MODEL,
     RECIPES,
     RECURRENT,
     STEPS,
@@ -93,6 +95,11 @@ RECIPES_AND_ROWS = [
     Recipe(
         "gated_gigaword", gigaword, GATED, given=("--cpu", "--epochs", "99"), duc=lambda row: True,
         more=(*TRANSFORMER, "--max-update", str(STEPS)), scores=("rouge.json", "duc.json"),
+    ),
+    Recipe(
+        "abs_gigaword", gigaword, {"abs": attention_based(False), "abs-plus": attention_based(True)},
+        given=("--cpu", "--tune", "data/abs_gigaword-duc", "--tune-beam", "4"), duc=lambda row: True,
+        more=tuple(LANGUAGE_MODEL), scores=("rouge.json", "duc.json"),
     ),
     Recipe(
         "nallapati_gigaword", gigaword_of_row,

@@ -62,7 +62,13 @@ def fairseq_options():
     for part in [SummarizationConfig, LanguageModelingConfig, *parts]:
         parsers.append(argparse.ArgumentParser())
         gen_parser_from_dataclass(parsers[-1], part())
-    for arch in ("etads", "pg_coverage", "convs2s", "transformer_lm"):  # one of each family, and a language model
+    for arch in (
+        "etads",
+        "pg_coverage",
+        "convs2s",
+        "abs",
+        "transformer_lm",
+    ):  # one of each family, and a language model
         parsers.append(argparse.ArgumentParser())
         ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
     return set().union(*map(options_of, parsers))

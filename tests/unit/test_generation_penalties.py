@@ -1,20 +1,18 @@
 """Length and coverage penalties in the search: against a slow search, and stopping early without losing anything."""
 
 import itertools
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import reference
 import torch
-from decoding import DICTIONARY, assert_same, make_sample, sharpened
+from decoding import DICTIONARY, Boundless, assert_same, make_sample, sharpened
 from fairseq import search
 from helpers import EOS, PAD, make_batch
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.beam_search import BeamSearch
-from fairseq_etads.search.penalties import Scoring
 
 
 def reference_search(model, document, **options):
@@ -51,14 +49,6 @@ def test_penalties_against_the_slow_search(arch, stepwise, coverage_kind, length
         assert row[0]["tokens"].tolist() == tokens
         assert row[0]["score"].item() == pytest.approx(score, abs=2e-4)
         assert row[0]["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
-
-
-@dataclass(frozen=True)
-class Boundless(Scoring):
-    """A score with which no document is ever decided before the longest summary."""
-
-    def bound(self, log_probs, *args):
-        return torch.full_like(log_probs, math.inf)
 
 
 @pytest.mark.parametrize("nbest", [1, 3, 5])

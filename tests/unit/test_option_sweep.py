@@ -5,13 +5,14 @@ import logging
 from dataclasses import fields
 
 import convolutional
+import language_models
 import pytest
 import torch
 from helpers import RECURRENT, SMALL, model_config
 from omegaconf import open_dict
 from steps import make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models import convs2s_options, rnn, transformer_options
+from fairseq_etads.models import convs2s_options, nnlm_options, rnn, transformer_options
 from fairseq_etads.text.files import InputError
 
 AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
@@ -239,10 +240,23 @@ CONVOLUTIONS = {
     "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
     "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
 }
+LANGUAGE_MODELS = {
+    **{
+        name: [{name: 7}, ({name: 0}, f"--{name.replace('_', '-')} 0: choose 1 or more")]
+        for name in ("encoder_embed_dim", "decoder_embed_dim", "decoder_context_dim", "decoder_hidden_size")
+    },
+    "encoder_window": [{"encoder_window": 1}, ({"encoder_window": 4}, "--encoder-window 4: choose an odd number")],
+    "source_marks": [{"source_marks": 0}, {"source_marks": 1}, ({"source_marks": -1}, "--source-marks -1: choose 0")],
+    "context_size": [{"context_size": 1}, ({"context_size": 0}, "--context-size 0: choose 1 or more")],
+    "max_row_norm": [{"max_row_norm": 0.0}, ({"max_row_norm": -1.0}, "--max-row-norm -1.0: choose 0 or more")],
+    "pointer": [{"pointer": "soft"}, {"pointer": "switch"}],
+    "pointer_continue": [{"pointer": "soft", "pointer_continue": True}, ({"pointer_continue": True}, "--pointer none")],
+}
 FAMILIES = {
     "etads": (transformer_options.preset_config("Swept"), SMALL, TRANSFORMER),
     "gru_seq2seq": (rnn.preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
     "convs2s": (convs2s_options.preset_config("SweptThree"), convolutional.SIZES, CONVOLUTIONS),
+    "abs": (nnlm_options.preset_config("SweptFour"), language_models.SIZES, LANGUAGE_MODELS),
 }
 
 
@@ -316,6 +330,7 @@ def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, c
             "dropout": 0.1,
             "decoder_attention": "[False, True, True]",
         },
+        "abs": {"pointer": "soft", "pointer_continue": True, "source_marks": 1, "context_size": 2},
     }[arch]
     train_and_decode(steps_task(), options_of(arch, **at_once), steps=4, coverage_loss=1.0)
     train_and_decode(steps_task(), options_of(arch), coverage_loss=1.0)

@@ -57,7 +57,8 @@ def test_every_option_reaches_the_settings():
         "replace_unk": True, "copied_positions": True, "normalize_scores": False, "len_penalty": 0.9,
         "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5,
         "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True, "min_sentences": 2,
-        "selection_threshold": 0.3, "selection_factor": 1.5,
+        "selection_threshold": 0.3, "selection_factor": 1.5, "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
+        "recombine": 4,
     }  # fmt: skip
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
@@ -74,7 +75,8 @@ def test_options_of_the_task_reach_the_settings():
     changed = {
         "coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
         "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
-        "early_stopping": "fairseq", "infer_dtype": "bf16", "allow_unk": True,
+        "early_stopping": "fairseq", "infer_dtype": "bf16", "allow_unk": True, "extractive_weights": "1,0,0,0,-1",
+        "recombine": 4,
     }  # fmt: skip
     selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
     on_command_line = {field.name for field in fields(SummarizationConfig)}
@@ -87,7 +89,11 @@ def test_options_of_the_task_reach_the_settings():
     options.no_repeat_ngram_size = 3
     settings = task.build_generator([sharpened(pointer="soft")], options).settings
     found = {**vars(settings), **vars(settings.scoring)}
-    assert {name: found[name] for name in changed} == {**changed, "ngram_ignore_tokens": ("w1", "w2")}
+    assert {name: found[name] for name in changed} == {
+        **changed,
+        "ngram_ignore_tokens": ("w1", "w2"),
+        "extractive_weights": (1.0, 0.0, 0.0, 0.0, -1.0),
+    }
     assert settings.replace_unk
     default = make_task().build_generator([sharpened()], Options(nbest=1)).settings
     plain = SearchSettings(beam_size=3, keep_attention=False)

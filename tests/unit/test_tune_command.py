@@ -150,6 +150,9 @@ def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
         (["d.txt", "r.txt"], {"range": "lenpen=2:1"}, "--range lenpen=2:1: the lowest value comes first"),
         (["d.txt", "r.txt"], {"range": "lenpen"}, "--range lenpen: must be NAME=LOW:HIGH"),
         (["d.txt", "r.txt"], {"trials": 0}, "--trials 0: choose 1 or more"),
+        (["d.txt", "r.txt"], {"nbest": 9}, "--nbest 9 has no effect without --mert"),
+        (["d.txt", "r.txt", "--mert"], {"search": "lenpen"}, "--search lenpen has no effect with --mert"),
+        (["d.txt", "r.txt"], {"metric": "rouge1-recall75"}, "--metric rouge1-recall75: choose mean, rouge1"),
         (["d.txt", "r.txt"], {"seed": -1}, "--seed -1: choose 0 or more"),
         (["d.txt", "r.txt"], {"encoder_memory": -1}, "--encoder-memory -1: choose 0"),
         (["d.txt", "r.txt"], {"out": "d.txt"}, "--out d.txt: is a file; name a folder"),
@@ -208,6 +211,36 @@ def test_the_same_trials_give_the_same_plot(place, capsys):
         run(capsys, "d.txt", "r.txt", out=name, search="lenpen,length-penalty-type,stepwise-coverage-penalty")
         plots.append((place / name / "tuning.png").read_bytes())
     assert plots[0] == plots[1] and plots[0].startswith(b"\x89PNG")
+
+
+def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
+    """The references are what the model writes with other weights than none."""
+    lengths = {**SHORT, "exact_length": 6}
+    set_decoding(place / "model", lengths, "")
+    written = Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, extractive_weights="1,2,1,0,-1")
+    (place / "e.txt").write_text("".join(f"{summary.text}\n" for summary in written))
+    options = {"nbest": 20, "starting_points": 8, "metric": "rouge1"}
+    status, out, err = run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="whole", **options)
+    assert status == 0 and "== trial 1/4: " in err
+    report = json.loads((place / "whole" / "mert.json").read_text())
+    scores = [found["score"] for found in report["rounds"]]
+    assert report["rounds"][0]["weights"] == [1, 0, 0, 0, 0] and max(scores) == scores[report["best"]] > scores[0] + 2
+    assert f"--extractive-weights {report['extractive_weights']}\n" in out and f"**{report['best']}**" in out
+    assert run(capsys, "d.txt", "e.txt", "--mert", trials=2, out="parts", **options)[0] == 0
+    status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
+    assert "2 rounds are there already" in err
+    assert again.split("report:")[0] == out.split("report:")[0]
+    assert run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="parts", **options)[:2] == (
+        0,
+        again.split("--write")[0],
+    )
+    decoding = read_config(place / "model").decoding
+    assert decoding == {**lengths, "extractive_weights": report["extractive_weights"]}
+    card = (place / "model" / "README.md").read_text()
+    assert f"round {report['best']} of {len(scores)}, the best by rouge1 on 8 documents" in card
+    texts = [s.text for s in Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, beam=20)]
+    stored = [json.loads(line) for line in (place / "whole" / "mert.jsonl").read_text().splitlines()[1:]]
+    assert texts == [nbest[0][0] for nbest in stored[report["best"]]["lists"]]
 
 
 # ---- writing

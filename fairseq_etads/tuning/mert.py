@@ -1,0 +1,132 @@
+"""Minimum-error-rate training (Och 2003): weights of a search with which the best of n-best lists score the highest.
+
+The score of a hypothesis is linear in one weight, so that along this weight each document has an upper envelope of
+lines, and the mean of a metric is a step function, whose best step is found exactly. Without torch and fairseq.
+"""
+
+import math
+import random
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+_RANGE = 3.0
+"""Starting points are drawn uniformly from minus to plus this; the weight of log p is 1. From far away, searches end
+more often where n-best lists have good hypotheses by chance, and decoding with such weights finds others."""
+_LEAST_GAIN = 1e-9
+
+
+class NBest(NamedTuple):
+    """The hypotheses of a document.
+
+    Attributes:
+        features: (n, K), by whose weighted sum they are ranked. scores: (n,) by the metric, high is good.
+    """
+
+    features: np.ndarray
+    scores: np.ndarray
+
+
+def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
+    """The mean over the documents of the metric of what the weights rank first; of equals the first in the list."""
+    return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
+
+
+def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
+    """The lines that are the highest somewhere, from left to right.
+
+    Returns:
+        where each begins to be the highest, the first one at minus infinity; and their numbers. Of equal lines the
+        first one counts.
+    """
+    starts: List[float] = []
+    lines: List[int] = []
+    for line in sorted(range(len(slopes)), key=lambda number: (slopes[number], intercepts[number], -number)):
+        start = -math.inf
+        while lines:
+            last = lines[-1]
+            if slopes[line] != slopes[last]:  # otherwise the last one is nowhere higher
+                start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
+                if start > starts[-1]:
+                    break
+            lines.pop()
+            starts.pop()
+            start = -math.inf
+        lines.append(line)
+        starts.append(start)
+    return starts, lines
+
+
+def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
+    """The best value of one weight: the middle of the best step, or the present value if none is better.
+
+    Args:
+        feature: number of the weight.
+
+    Returns:
+        the value, and the mean score that it has.
+    """
+    present = float(weights[feature])
+    others = np.array(weights, dtype=float)
+    others[feature] = 0.0
+    changes: List[Tuple[float, float]] = []  # where, and by how much, the sum of the scores changes
+    total = 0.0
+    for nbest in lists:
+        slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()
+        starts, lines = upper_envelope(slopes, intercepts)
+        total += float(nbest.scores[lines[0]])
+        for place in range(1, len(lines)):
+            change = float(nbest.scores[lines[place]] - nbest.scores[lines[place - 1]])
+            changes.append((starts[place], change))
+    changes.sort()
+    edges = [-math.inf, *sorted({start for start, _ in changes}), math.inf]
+    best_value, best = present, mean_score(lists, weights) * len(lists)
+    place = 0
+    for left, right in zip(edges, edges[1:]):
+        while place < len(changes) and changes[place][0] <= left:
+            total += changes[place][1]
+            place += 1
+        if total > best + _LEAST_GAIN:
+            best_value, best = _middle(left, right, present), total
+    return best_value, best / len(lists)
+
+
+def _middle(left: float, right: float, present: float) -> float:
+    """The middle of a step; 1 from its edge if it has only one."""
+    if math.isinf(left):
+        return present if math.isinf(right) else right - 1.0
+    return left + 1.0 if math.isinf(right) else (left + right) / 2
+
+
+def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
+    """Change one weight at a time, always the one that gains most, until none gains; the first weight stays.
+
+    Returns:
+        the weights and their mean score.
+    """
+    found, score = list(weights), mean_score(lists, weights)
+    while True:
+        options = [(*line_search(lists, found, feature), feature) for feature in range(1, len(found))]
+        value, best, feature = max(options, key=lambda option: option[1])
+        if best <= score + _LEAST_GAIN:
+            return found, score
+        found[feature], score = value, best
+
+
+def best_weights(
+    lists: Sequence[NBest], first: Sequence[float], points: int = 20, seed: int = 1
+) -> Tuple[List[float], float]:
+    """The best of what :func:`climb` finds from several starting points.
+
+    Args:
+        first: the first starting point; its first weight, which stays the same in all. points: how many there are.
+        seed: of the others, which are random.
+
+    Returns:
+        the weights and their mean score; of equals those of the earlier point.
+    """
+    numbers = random.Random(seed)
+    starts = [list(first)]
+    while len(starts) < points:
+        starts.append([first[0], *(numbers.uniform(-_RANGE, _RANGE) for _ in first[1:])])
+    return max((climb(lists, start) for start in starts), key=lambda found: found[1])

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# ABS and ABS+ (Rush, Chopra, Weston 2015): headlines of Gigaword (F1) and of DUC-2004 (recall at 75 bytes).
+#
+#   scripts/prepare_gigaword.sh --data DIR --filter --out data/gigaword_abs -- --size 119505 --target-size 68885
+#   scripts/prepare_duc.sh --data DIR --like data/gigaword_abs/prepared --out data/duc2004
+#   scripts/reproduce/abs_gigaword.sh --data data/gigaword_abs [--duc data/duc2004] [--tune data/duc2003] [options]
+#       [-- options of fairseq-train]
+#
+#   --data DIR      what scripts/prepare_gigaword.sh made: one dictionary, so that words of both sides can be compared
+#   --duc DIR       what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --tune DIR      the same of DUC-2003: abs-plus gets the weights that are the best there (default: the released ones)
+#   --tune-beam N   hypotheses of each document there (default: 500)
+#   --out DIR       default: runs/abs_gigaword in the repository
+#   --rows LIST     of the rows below; default: both
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#
+#   ROW        what it is                                     published R-1 / R-2 / R-L; DUC-2004
+#   abs        the attention-based model                      29.55 / 11.32 / 26.42; 26.55 / 7.06 / 22.05
+#   abs-plus   the same with extractive features in search    29.76 / 11.88 / 26.96; 28.18 / 8.49 / 23.81
+#
+# F1 of later papers' tables; the 2015 paper's own table of Gigaword is recall. As in the paper or its release: a window of 5 words,
+# word vectors of 200, 400 hidden units (from memory), gradient descent with batches of 64 and rate 0.1, halved after an epoch
+# without a better validation loss, 20 epochs, word vectors scaled to a length of at most 1 before each epoch; words with fewer
+# than 5 occurrences are <unk>, pairs are filtered; beam 100, hypotheses with the same last 5 words recombined, no word twice, no
+# <unk>; 14 words for DUC; released weights of the features. --tune uses 500 hypotheses and 20 starting points.
+# Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about as many as a title has); 100 words of an article and 50
+# of a title; <unk> is no word that features could find in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
+# of the references, where the release maximises BLEU; ROUGE is etads-rouge's.
+# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json, tuned
+# weights in DIR/tuning-SEED/mert.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+RELEASED=1,4.849,1.213,-13.383,-0.529
+all="abs abs-plus"
+data="" duc="" tune="" tune_beam=500 out=$ROOT/runs/abs_gigaword rows=$all seeds="1"
+read_options "--data --duc --tune --tune-beam --out --rows --seeds --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_gigaword.sh
+[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+[ -z "$tune" ] || need_prepared --tune "$tune" scripts/prepare_duc.sh
+need_integer --tune-beam "$tune_beam"
+need_choices --rows "$rows" "$all"
+use_environment
+
+# tuned_weights RUN DIR: print the weights that are the best for RUN's model on DUC-2003; everything else is in DIR.
+tuned_weights() {
+    [ -f "$2/model/config.json" ] ||
+        etads-export "$1" "$2/model" --prepared "$data/prepared" --exact-length 14 --no-repeat-ngram-size 1 --recombine 5 \
+            --unkpen 1000000 >&2
+    etads-tune "$2/model" "$tune/text/test.source" "$tune/text/test.target" --mert --nbest "$tune_beam" --out "$2" >&2
+    python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$2/mert.json"
+}
+
+say_vocabulary "$data/prepared" 119505 68885
+for seed in $seeds; do
+    model=$out/abs-$seed
+    train_once "$model" "$data/prepared" --arch abs --optimizer sgd --lr 0.1 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
+        --batch-size 64 --required-batch-size-multiple 1 --max-epoch 20 --truncate-source 100 --truncate-target 50 \
+        --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    for row in $rows; do
+        run=$out/$row-$seed
+        decoding=(--beam 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
+        if [ "$row" = abs-plus ]; then
+            weights=$RELEASED
+            [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed")
+            decoding+=(--extractive-weights "$weights")
+            mkdir -p "$run"
+            for name in checkpoints train.log finished.txt; do ln -sfn "../abs-$seed/$name" "$run/$name"; done
+        fi
+        summarise_and_score "$run" "$data" "${decoding[@]}" --exact-length 8
+        if [ -n "$duc" ]; then
+            summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" "${decoding[@]}" --exact-length 14
+            [ "$run/duc.json" -nt "$run/duc.txt" ] ||
+                etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+        fi
+    done
+done
+score_table "$out" "$rows" "$seeds"
+[ -z "$duc" ] || score_table "$out" "$rows" "$seeds" duc.json recall

@@ -1,0 +1,49 @@
+"""Small models of ABS, and what they are fed."""
+
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import PAD, make_batch, make_task, model_config
+
+SIZES = {"encoder_embed_dim": 12, "decoder_embed_dim": 10, "decoder_context_dim": 8, "decoder_hidden_size": 14}
+KINDS = {
+    "plain": {},
+    "no marks": {"source_marks": 0, "encoder_window": 3, "context_size": 2},
+    "soft": {"pointer": "soft"},
+    "switch": {"pointer": "switch", "pointer_continue": True},
+}
+"""Models that the tests try: options of each."""
+V, TAIL = 44, 9
+DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
+
+
+def abs_task(**options):
+    """A task whose dictionary knows 44 words, the last "<q>", and has 9 more to copy."""
+    return make_task(tail=TAIL, mark=True, **options)
+
+
+def abs_model(kind="plain", task=None, sharp=True, **options):
+    """A small model in evaluation mode that, if ``sharp``, is sure of something."""
+    task = task or abs_task()
+    torch.manual_seed(1)
+    model = ARCH_MODEL_REGISTRY["abs"].build_model(model_config("abs", **{**SIZES, **KINDS[kind], **options}), task)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if sharp and not name.startswith("decoder.pointer"):
+                parameter.mul_(3)
+    return model.eval()
+
+
+def inputs(tokens):
+    return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
+
+
+def log_probs(model, tokens, previous):
+    """Log-probabilities by extended id, and the extras."""
+    with torch.no_grad():
+        output = model(**inputs(tokens), prev_output_tokens=previous)
+        return model.get_normalized_probs(output, log_probs=True), output[1]
+
+
+def sample_of(documents, **options):
+    tokens = make_batch(documents, **options)
+    return {"id": torch.arange(len(tokens)), "net_input": inputs(tokens)}

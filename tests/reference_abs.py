@@ -1,0 +1,54 @@
+"""ABS (Rush et al. 2015) in loops over words, close to the paper: the model, and the features of its search."""
+
+import math
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+
+def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]) -> Tuple[List[float], List[float]]:
+    """log p of each word that may come next, and the attention π to each place of the document.
+
+    Args:
+        w: the paper's weights: "E", "F" and "G" with a row for each word, "U", "b_U", "P", "b_P", "V", "W", "b".
+        document: ids of its words, marks included. last: ids of the C last words.
+    """
+    h = torch.tanh(w["U"] @ torch.cat([w["E"][word] for word in last]) + w["b_U"])
+    asked = w["P"] @ torch.cat([w["G"][word] for word in last]) + w["b_P"]
+    scores = [math.exp(float(w["F"][word] @ asked)) for word in document]
+    weights = [score / sum(scores) for score in scores]
+    enc = torch.zeros_like(w["F"][0])
+    for j, weight in enumerate(weights):
+        mean = torch.zeros_like(enc)
+        for q in range(j - 2, j + 3):
+            if 0 <= q < len(document):
+                mean = mean + w["F"][document[q]] / 5
+        enc = enc + weight * mean
+    logits = [float(w["V"][i] @ h + w["W"][i] @ enc + w["b"][i]) for i in range(len(w["b"]))]
+    total = math.log(sum(math.exp(logit) for logit in logits))
+    return [logit - total for logit in logits], weights
+
+
+def extractive_features(
+    document: Sequence[Optional[int]], before: Sequence[Optional[int]], word: Optional[int]
+) -> List[int]:
+    """What a word adds to the unigram, bigram, trigram and reordering features (Rush et al. 2015, section 5).
+
+    Args:
+        document: its words in order; None is no word, such as an unknown one.
+        before: the words of the summary so far. word: the next one.
+    """
+    if word is None or word not in document:
+        return [0, 0, 0, 0]
+    bigram = trigram = reordering = 0
+    for i in range(len(document)):
+        if document[i] != word or not before or before[-1] is None:
+            continue
+        if i >= 1 and document[i - 1] == before[-1]:
+            bigram = 1
+            if i >= 2 and len(before) >= 2 and before[-2] is not None and document[i - 2] == before[-2]:
+                trigram = 1
+        if any(document[j] == before[-1] for j in range(i + 1, len(document))):
+            reordering = 1
+    return [1, bigram, trigram, reordering]

@@ -1,0 +1,200 @@
+"""Extractive features and recombination in the search: against loops, in any batch, with pointers and shortlists."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import reference_abs
+import torch
+from decoding import Boundless, assert_same, make_sample, sharpen
+from fairseq import search
+from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+from scripted import scripted_model
+from shortlists import make_shortlist, random_shortlist
+
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.extractive import NO_WORD, ExtractiveFeatures, count_features
+
+V, UNK = 44, 3
+TASK = make_task(tail=30)
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31, 8, 45], [70, UNK, 71, 70, 12], [52]]
+WEIGHTS = (0.9, 1.5, 1.0, -2.0, 0.7)
+
+
+def model_of(pointer="soft", seed=1):
+    model = sharpen(make_model("etads", TASK, share_all_embeddings=False, pointer=pointer), seed)
+    if pointer != "none":
+        torch.nn.init.zeros_(model.decoder.pointer.gate.bias)
+    return model
+
+
+def summaries(models, documents=DOCUMENTS, sample=None, **options):
+    options = {"beam_size": 4, "max_len_b": 8, "min_len": 2, **options}
+    return SummaryGenerator(models, TASK.target_dictionary, **options).generate(None, sample or make_sample(documents))
+
+
+def none_for_no_word(words):
+    return [None if word in (NO_WORD, EOS, UNK) else word for word in words]
+
+
+def test_the_features_of_each_word_are_those_of_a_loop():
+    """A word at the document's end, words that repeat, words that are none; and the sums over a summary."""
+    generator = torch.Generator().manual_seed(3)
+    documents = torch.randint(NO_WORD, 6, (40, 9), generator=generator)
+    documents[::3, 6:] = NO_WORD  # padding
+    documents[1] = NO_WORD
+    tokens = torch.randint(0, 8, (40, 2, 6), generator=generator)
+    seen = torch.zeros(4)
+    for step in range(1, 7):
+        lprobs = torch.randn(40, 2, 8, generator=generator)
+        lprobs[:, :, 4] = -math.inf
+        got = lprobs.clone()
+        features = ExtractiveFeatures(documents, WEIGHTS)
+        features.add_to(got, tokens[:, :, :step])
+        some = torch.tensor([7, 1, 30])
+        part = lprobs[some].clone()
+        features.select(some).add_to(part, tokens[some, :, :step])
+        assert torch.equal(part, got[some])
+        for row, document in enumerate(documents.tolist()):
+            for beam, before in enumerate(tokens[row, :, :step].tolist()):
+                for word in range(8):
+                    counts = reference_abs.extractive_features(none_for_loop(document), before, word)
+                    seen += torch.tensor(counts)
+                    values = [lprobs[row, beam, word].item(), *counts]
+                    expected = sum(weight * value for weight, value in zip(WEIGHTS, values))
+                    assert got[row, beam, word].item() == pytest.approx(expected, abs=1e-5)
+    assert (seen > 20).all()
+    for document, (summary, _) in zip(documents.tolist(), tokens.tolist()):
+        steps = [
+            reference_abs.extractive_features(none_for_loop(document), summary[:end], word)
+            for end, word in enumerate(summary)
+        ]
+        assert count_features(document, summary) == [sum(column) for column in zip(*steps)]
+
+
+def none_for_loop(document):
+    return [None if word == NO_WORD else word for word in document]
+
+
+@pytest.mark.parametrize("shortlist", [False, True])
+@pytest.mark.parametrize("pointers", [["soft"], ["none"], ["soft", "none"]], ids=str)
+def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
+    """log p of the models alone, by reading the summary once more, and the loop's features; in ensembles, too."""
+    models = [model_of(pointer, seed) for seed, pointer in enumerate(pointers, 1)]
+    words = make_shortlist(TASK, frequent=V) if shortlist else None
+    counts, copied = torch.zeros(4), 0
+    for document, found in zip(DOCUMENTS, summaries(models, extractive_weights=WEIGHTS, shortlist=words)):
+        source = make_batch([document])
+        for hypothesis in found[:2]:
+            tokens = hypothesis["tokens"].tolist()
+            before = torch.tensor([[EOS, *tokens[:-1]]])
+            probabilities = 0
+            with torch.no_grad():
+                for model in models:
+                    output = model(source, source.ne(PAD).sum(1), before)
+                    scores = model.get_normalized_probs(output, log_probs=False)[0]
+                    ids = output[1]["vocabulary"].extended_ids(torch.tensor([tokens]))[0]
+                    cannot = torch.tensor([word >= V and model.decoder.pointer is None for word in tokens])
+                    found_here = scores.gather(1, ids[:, None])[:, 0].masked_fill(cannot, 0.0)
+                    probabilities = probabilities + found_here / len(models)
+            features = [
+                reference_abs.extractive_features(
+                    none_for_no_word(document), none_for_no_word(tokens[:end]), none_for_no_word([word])[0]
+                )
+                for end, word in enumerate(tokens)
+            ]
+            added = torch.tensor(features).float() @ torch.tensor(WEIGHTS[1:])
+            expected = WEIGHTS[0] * probabilities.log() + added
+            torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+            sums = torch.tensor([probabilities.log().sum(), *map(sum, zip(*features))])
+            torch.testing.assert_close(hypothesis["features"], sums, rtol=1e-4, atol=1e-3)
+            counts += sums[1:]
+            copied += sum(word >= V for word in tokens)
+    assert (counts[:2] > 0).all() and (copied > 0) == ("soft" in pointers)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exact_length": 5, "no_repeat_ngram_size": 1, "unk_penalty": math.inf}], ids=str
+)
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_weights_of_log_p_alone_change_nothing_and_others_do(shortlist, options):
+    models = [model_of("soft", 1), model_of("none", 2)]
+    options["shortlist"] = random_shortlist(TASK) if shortlist else None
+    plain = summaries(models, **options)
+    assert_same(summaries(models, extractive_weights="1,0,0,0,0", **options), plain, rtol=0, atol=0)
+    changed = summaries(models, extractive_weights=WEIGHTS, **options)
+    assert [h["tokens"].tolist() for h in changed[2]] != [h["tokens"].tolist() for h in plain[2]]
+
+
+def test_padding_and_the_batch_change_nothing():
+    options = {"extractive_weights": WEIGHTS, "recombine": 2, "early_stopping": "admissible"}
+    together = summaries([model_of()], sample=make_sample(DOCUMENTS, left=True, width=20), **options)
+    alone = [summaries([model_of()], [document], **options)[0] for document in DOCUMENTS]
+    for row, expected in zip(together, alone):
+        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
+        for mine, other in zip(row, expected):
+            torch.testing.assert_close(mine["score"], other["score"], rtol=1e-4, atol=1e-4)
+
+
+def test_stopping_early_loses_nothing_although_features_raise_scores():
+    for seed in range(3):
+        model = scripted_model(TASK.target_dictionary, seed, end=3.0)
+        options = {"beam_size": 4, "max_len_b": 9, "extractive_weights": "1,3,2,0,0", "early_stopping": "admissible"}
+        early = SummaryGenerator([model], TASK.target_dictionary, **options)
+        late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
+        late.settings = replace(late.settings, scoring=Boundless())
+        sample = make_sample([[5, 6, 7, 8], [9, 9], [20, 21, 22]])
+        found, want = early.generate(None, sample), late.generate(None, sample)
+        assert_same([row[:1] for row in found], [row[:1] for row in want])
+
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_recombination_is_that_of_a_loop(words):
+    """The best of all extensions but those with the same last words as a better one, by a model of two words."""
+    dictionary, beam, length = make_dictionary(5), 4, 6
+    for seed in range(3):
+        model = scripted_model(dictionary, seed, spread=1.0)
+        options = {"beam_size": beam, "exact_length": length, "recombine": words, "unk_penalty": math.inf}
+        found = SummaryGenerator([model], dictionary, **options).generate(None, make_sample([[4, 5], [6, 7, 8]]))
+        for document, row in zip(([4, 5], [6, 7, 8]), found):
+            living = [(0.0, [EOS])]
+            for _ in range(length):
+                scored = [(score + log_p, [*before, word]) for score, before in living
+                          for word, log_p in next_words(model, document, before)]  # fmt: skip
+                living, taken = [], set()
+                for score, tokens in sorted(scored, key=lambda pair: -pair[0]):
+                    last = tuple(tokens[1:][-words:])
+                    if last not in taken and len(living) < beam:
+                        living.append((score, tokens))
+                        taken.add(last)
+            assert [h["tokens"].tolist() for h in row] == [[*tokens[1:], EOS] for _, tokens in living]
+            sums = [h["positional_scores"].sum().item() for h in row]
+            assert sums == pytest.approx([score for score, _ in living], abs=1e-4)
+
+
+def next_words(model, document, before):
+    source = make_batch([document])
+    with torch.no_grad():
+        logits, _ = model(source, None, torch.tensor([before]))
+    scores = logits[0, -1].log_softmax(0).tolist()
+    return [(word, score) for word, score in enumerate(scores) if word not in (PAD, EOS, UNK)]
+
+
+def test_what_does_not_go_together_is_refused():
+    dictionary = TASK.target_dictionary
+    for given in ("1,2,3", "1,2,3,4,x", "0,1,1,1,1", "1,2,3,4,inf", (1, 2)):
+        with pytest.raises(ValueError, match=r"--extractive-weights .*: choose five numbers separated by commas"):
+            summaries([model_of()], extractive_weights=given)
+    with pytest.raises(ValueError, match="--recombine 2 goes with beam search only, not with Sampling"):
+        summaries([model_of()], recombine=2, search_strategy=search.Sampling(dictionary))
+    with pytest.raises(ValueError, match="--recombine -1: choose 0 or more"):
+        summaries([model_of()], recombine=-1)
+    task = make_task()
+    task.src_dict = make_dictionary(30, mark=True)
+    model = make_model("etads", task, share_all_embeddings=False)
+    with pytest.raises(ValueError, match="--extractive-weights needs one dictionary for documents and summaries"):
+        SummaryGenerator([model], task.target_dictionary, extractive_weights="1,1,0,0,0")
+    task = make_task(tail=30, target_words=20)  # of which summaries know fewer words: the same ids
+    SummaryGenerator(
+        [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
+    )

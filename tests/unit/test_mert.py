@@ -1,0 +1,75 @@
+"""Minimum-error-rate training: line searches against brute force, and optima that are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fairseq_etads.tuning.mert import NBest, best_weights, climb, line_search, mean_score, upper_envelope
+
+
+def random_lists(seed, documents=6, size=8, features=5):
+    numbers = np.random.default_rng(seed)
+    return [
+        NBest(numbers.integers(-3, 4, (size, features)).astype(float), numbers.random(size)) for _ in range(documents)
+    ]
+
+
+def test_the_envelope_is_the_highest_line_everywhere():
+    """Of small whole numbers, so that lines are parallel, equal, and meet in one point."""
+    for seed in range(30):
+        numbers = np.random.default_rng(seed)
+        slopes, intercepts = numbers.integers(-2, 3, (2, 7))
+        starts, lines = upper_envelope(slopes.tolist(), intercepts.tolist())
+        assert starts[0] == -np.inf and starts == sorted(set(starts)) and len(lines) == len(set(lines))
+        for x in np.arange(-8, 8, 0.37):
+            place = sum(start <= x for start in starts) - 1
+            heights = slopes * x + intercepts
+            assert lines[place] == heights.argmax(), "of equal lines the first"
+
+
+def candidates(lists, weights, feature):
+    """A value on each step of the metric: between any two places where two lines of a document meet."""
+    places = set()
+    for nbest in lists:
+        others = np.array(weights)
+        others[feature] = 0
+        heights, slopes = nbest.features @ others, nbest.features[:, feature]
+        for i, j in itertools.combinations(range(len(slopes)), 2):
+            if slopes[i] != slopes[j]:
+                places.add((heights[j] - heights[i]) / (slopes[i] - slopes[j]))
+    ordered = sorted(places)
+    return [ordered[0] - 1, *((a + b) / 2 for a, b in zip(ordered, ordered[1:])), ordered[-1] + 1]
+
+
+@pytest.mark.parametrize("feature", [1, 3])
+def test_a_line_search_finds_the_best_of_all_steps(feature):
+    for seed in range(8):
+        lists, weights = random_lists(seed), [1.0, *np.random.default_rng(seed).normal(size=4).tolist()]
+        value, score = line_search(lists, weights, feature)
+
+        def score_at(x, lists=lists, weights=weights):
+            return mean_score(lists, [*weights[:feature], x, *weights[feature + 1 :]])
+
+        assert score_at(value) == pytest.approx(score)
+        assert score == pytest.approx(max(map(score_at, [weights[feature], *candidates(lists, weights, feature)])))
+    flat = [NBest(np.ones((3, 5)), np.array([0.2, 0.9, 0.5]))]
+    assert line_search(flat, weights, feature) == (weights[feature], pytest.approx(0.2)), "the first of equals"
+
+
+def test_a_known_optimum_is_found():
+    """The metric is highest for what certain weights rank first, so they score 1."""
+    numbers, wanted = np.random.default_rng(0), np.array([1.0, 4.0, -2.0, 0.5, 3.0])
+    lists = []
+    for _ in range(40):
+        features = numbers.normal(size=(15, 5))
+        scores = np.zeros(15)
+        scores[(features @ wanted).argmax()] = 1.0
+        lists.append(NBest(features, scores))
+    plain = [1.0, 0.0, 0.0, 0.0, 0.0]
+    found, score = best_weights(lists, plain, points=20, seed=1)
+    assert mean_score(lists, plain) < 0.5 and found[0] == 1.0
+    assert score == pytest.approx(mean_score(lists, found)) and score >= 0.95
+    assert best_weights(lists, plain, points=20, seed=1) == (found, score)
+    assert climb(lists, plain)[1] <= score
+    assert climb(lists, wanted.tolist()) == (wanted.tolist(), 1.0), "nothing is left to gain"

@@ -1,0 +1,177 @@
+"""ABS (Rush et al. 2015): equations against loops, what a word depends on, row norms, search, model folders."""
+
+import math
+
+import pytest
+import reference_abs
+import torch
+from folders import make_folder
+from helpers import EOS, PAD, make_batch
+from language_models import DOCUMENTS, KINDS, SIZES, V, abs_model, abs_task, inputs, log_probs, sample_of
+from shortlists import make_shortlist
+
+from fairseq_etads import Summarizer
+from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.layers.beam_state import BeamState
+
+BOS, UNK = 0, 3
+KIND = pytest.mark.parametrize("kind", sorted(KINDS))
+PREVIOUS = [EOS, 5, 6, 4, 7, 8, 9, 45]
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def papers_weights(model):
+    """The weights under the paper's names."""
+    decoder, output = model.decoder, model.decoder.output_projection
+    h = SIZES["decoder_hidden_size"]
+    return {
+        "F": model.encoder.embed_tokens.weight, "E": decoder.embed_tokens.weight, "G": decoder.embed_context.weight,
+        "U": decoder.hidden.weight, "b_U": decoder.hidden.bias, "P": decoder.query.weight, "b_P": decoder.query.bias,
+        "V": output.weight[:, :h], "W": output.weight[:, h:], "b": output.bias,
+    }  # fmt: skip
+
+
+def test_it_is_the_papers_equations():
+    """Unknown words are read as one; three marks stand on each side of the document, zeros beyond them."""
+    model, document = abs_model().double(), DOCUMENTS[0]
+    found, extra = log_probs(model, make_batch([document]), torch.tensor([PREVIOUS]))
+    known, written = ([word if word < V else UNK for word in words] for words in (document, PREVIOUS))
+    with torch.no_grad():
+        for step in range(len(PREVIOUS)):
+            last = ([BOS] * 4 + written[: step + 1])[-5:]
+            marked = [BOS] * 3 + known + [EOS] * 3
+            expected, weights = reference_abs.next_word(papers_weights(model), marked, last)
+            torch.testing.assert_close(found[0, step], torch.tensor(expected), **CLOSE)
+            of_words = weights[3 : 3 + len(document) + 1]
+            torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())
+
+
+def test_a_word_depends_on_the_five_before_it_alone():
+    model, tokens = abs_model(), make_batch(DOCUMENTS[:1])
+    one, other, differs = ([EOS, 5, word, 4, 7, 8, 9, last] for word, last in ((6, 8), (11, 8), (6, 9)))
+    scores = [log_probs(model, tokens, torch.tensor([words]))[0][0, -1] for words in (one, other, differs)]
+    assert torch.equal(scores[0], scores[1]) and not torch.allclose(scores[0], scores[2])
+    for place in range(3, 8):
+        changed = list(one)
+        changed[place] += 20
+        assert not torch.allclose(log_probs(model, tokens, torch.tensor([changed]))[0][0, -1], scores[0])
+
+
+@KIND
+def test_padding_on_either_side_and_the_batch_change_nothing(kind):
+    model = abs_model(kind)
+    previous = [PREVIOUS, [EOS, 8], [EOS, 5, 9], [EOS], [EOS, 50, 6, 7]]
+    longest = max(map(len, previous))
+    right = torch.tensor([[*words, *[PAD] * (longest - len(words))] for words in previous])
+    left = torch.tensor([[*[PAD] * (longest - len(words)), *words] for words in previous])
+    for row, (document, words) in enumerate(zip(DOCUMENTS, previous)):
+        alone, alone_extra = log_probs(model, make_batch([document]), torch.tensor([words]))
+        for padded, summaries in ((False, right), (True, left)):
+            tokens = make_batch(DOCUMENTS, left=padded, width=20)
+            together, extra = log_probs(model, tokens, summaries)
+            steps, width = summaries[row].ne(PAD), alone.shape[2]
+            if kind != "switch":  # whose history of copies counts words, not padding
+                torch.testing.assert_close(together[row, steps, :width], alone[0], **CLOSE)
+            attention = extra["attn"][0][row, steps][:, tokens[row].ne(PAD)]
+            torch.testing.assert_close(attention, alone_extra["attn"][0][0], **CLOSE)
+
+
+@KIND
+def test_cached_decoding_equals_uncached_decoding(kind):
+    """Three beams share a document's row; the last words are all that a step knows of the summary."""
+    model, beam = abs_model(kind), 3
+    tokens = make_batch(DOCUMENTS)
+    rows = len(DOCUMENTS) * beam
+    previous = torch.cat([torch.full((rows, 1), EOS), torch.arange(rows * 7).view(rows, 7) % 35 + 4], dim=1)
+    full, extra = log_probs(model, tokens.repeat_interleave(beam, 0), previous)
+    state = BeamState(len(tokens), tokens.device)
+    with torch.no_grad():
+        encoded = model.encoder(**inputs(tokens))
+        for step in range(previous.shape[1]):
+            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
+            scores = model.get_normalized_probs(out, log_probs=True)
+            torch.testing.assert_close(scores[:, 0], full[:, step], **CLOSE)
+            torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, step], **CLOSE)
+    assert not state and not state.memory
+
+
+@KIND
+def test_every_parameter_receives_gradient(kind):
+    task = abs_task()
+    model = abs_model(kind, task).train()
+    target = make_batch([[5, 45, 9], [30, 8], [47, 4], [6], [50, 50]])
+    previous = target.roll(1, 1)
+    previous[:, 0] = EOS
+    net_input = {**inputs(make_batch(DOCUMENTS)), "prev_output_tokens": previous}
+    sample = {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+    SummarizationNLL(task, False, 0.1, 0.5, 0, 0, 1.0)(model, sample)[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
+
+
+def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
+    task = abs_task()
+    model = abs_model(task=task)
+    tables = [model.encoder.embed_tokens, model.decoder.embed_tokens, model.decoder.embed_context]
+    before = [table.weight.detach().clone() for table in tables]
+    task.begin_epoch(1, model)
+    for table, weight in zip(tables, before):
+        lengths, scaled = weight.norm(dim=1), table.weight.norm(dim=1)
+        assert (lengths > 1).sum() > 20 and (lengths < 1).sum() >= 1 and scaled.max() <= 1 + 1e-6
+        expected = [row if length <= 1 else row / length for row, length in zip(weight, lengths.tolist())]
+        torch.testing.assert_close(table.weight.detach(), torch.stack(expected))
+    plain = abs_model(task=task, max_row_norm=0.0)
+    task.begin_epoch(1, plain)
+    assert torch.equal(plain.encoder.embed_tokens.weight, before[0])
+    with pytest.raises(ValueError, match="--max-row-norm 1 does not go with --fp16 or --bf16"):
+        task.begin_epoch(1, abs_model(task=task).half())
+
+
+def test_words_of_the_copy_tail_are_read_as_the_unknown_word_and_copied_by_a_pointer():
+    tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 5, 45]]).expand(len(DOCUMENTS), -1)
+    for kind in ("plain", "soft"):
+        model = abs_model(kind)
+        scores = log_probs(model, tokens, previous)[0]
+        assert torch.equal(scores, log_probs(model, tokens, previous.masked_fill(previous == 45, UNK))[0])
+        hidden = log_probs(model, tokens.masked_fill(tokens >= V, UNK), previous)[0]
+        assert (scores.shape[2] > V) == (kind == "soft")
+        assert kind == "soft" or torch.equal(scores, hidden)
+    assert scores[0, :, V:].isfinite().all()
+
+
+@KIND
+def test_searching_together_finds_what_searching_alone_finds(kind):
+    """Also with a list of all words; and a finished score is the likelihood of its summary."""
+    task = abs_task()
+    model, texts = abs_model(kind, task), [document for document in DOCUMENTS if document]
+    options = {"beam_size": 4, "max_len_b": 7, "allow_unk": True}
+    generator = SummaryGenerator([model], task.target_dictionary, **options)
+    listed = SummaryGenerator([model], task.target_dictionary, shortlist=make_shortlist(task, frequent=V), **options)
+    together = generator.generate(None, sample_of(texts, left=True))
+    whole = listed.generate(None, sample_of(texts, left=True))
+    for document, found, by_list in zip(texts, together, whole):
+        (alone,) = generator.generate(None, sample_of([document]))
+        words = [h["tokens"].tolist() for h in found]
+        assert words == [h["tokens"].tolist() for h in alone] == [h["tokens"].tolist() for h in by_list]
+        before = torch.tensor([[EOS, *words[0][:-1]]])
+        scores, extra = log_probs(model, make_batch([document]), before)
+        target = model.get_targets({"target": torch.tensor([words[0]])}, (None, extra))
+        expected = scores.gather(2, target[:, :, None])[0, :, 0]
+        if kind != "switch" or expected.isfinite().all():  # a switch may decide against what must end
+            torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pointer", ["none", "soft"])
+def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
+    folder, model = make_folder(tmp_path, arch="abs", pointer=pointer, **SIZES)
+    loaded = load_folder(folder).model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
+    summarizer = Summarizer.load(folder)
+    for dtype in ("fp32", "bf16", "int8"):
+        summaries = summarizer.summarize(["w1 zyzzyva w2", "zyzzyva"], infer_dtype=dtype)
+        assert all(summary.text and math.isfinite(summary.score) for summary in summaries)
+    if pointer == "soft":
+        assert "zyzzyva" in summaries[1].text and "zyzzyva" in {copied.word for copied in summaries[1].copied}
+    assert "w1" in summarizer.explain("w1 w2 w3").to_html()
