@@ -15,21 +15,9 @@ from fairseq_etads.data.nli_pairs import NliPair, read_pairs, tabbed_line
 from fairseq_etads.models.nli import EntailmentScorer
 from fairseq_etads.text.files import InputError
 
-SMALL = [
-    "--embed-dim",
-    "24",
-    "--width",
-    "24",
-    "--dropout",
-    "0",
-    "--lr",
-    "0.005",
-    "--batch-size",
-    "32",
-    "--device",
-    "cpu",
-]
-WORDS = [f"word{number}" for number in range(20)]
+SMALL = ["--embed-dim", "48", "--width", "128", "--dropout", "0", "--batch-size", "16", "--device", "cpu"]
+TINY = ["--embed-dim", "4", "--width", "5", "--batch-size", "300"]
+WORDS = [f"word{number}" for number in range(10)]
 
 
 def write_containment(path, count, seed):
@@ -37,10 +25,10 @@ def write_containment(path, count, seed):
     generator = random.Random(shifted(seed))
     with open(path, "w") as file:
         for number in range(count):
-            premise = generator.sample(WORDS, 6)
-            hypothesis = generator.sample(premise, 3)
+            premise = generator.sample(WORDS, 4)
+            hypothesis = generator.sample(premise, 2)
             if number % 2:
-                hypothesis[generator.randrange(3)] = generator.choice([w for w in WORDS if w not in premise])
+                hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
             pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
             file.write(tabbed_line(pair))
     return str(path)
@@ -49,7 +37,7 @@ def write_containment(path, count, seed):
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
-    return write_containment(folder / "train.tsv", 3000, 1), write_containment(folder / "valid.tsv", 300, 2)
+    return write_containment(folder / "train.tsv", 2000, 1), write_containment(folder / "valid.tsv", 300, 2)
 
 
 def train(out, pairs, *options):
@@ -59,7 +47,7 @@ def train(out, pairs, *options):
 @pytest.fixture(scope="module")
 def trained(pairs, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "model"
-    assert train(out, pairs, "--epochs", "10", "--patience", "10") == 0
+    assert train(out, pairs, "--epochs", "5") == 0
     return out
 
 
@@ -71,14 +59,13 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
     scores = [float(line) for line in (tmp_path / "scores.txt").read_text().splitlines()]
     labels = [pair.label == "entailment" for pair in read_pairs(tmp_path / "test.tsv")]
     assert sum((score > 0.5) == label for score, label in zip(scores, labels)) / 300 > 0.95
-    premise, *others = WORDS[:6], [WORDS[7], *WORDS[:2]]
-    found = EntailmentScorer.load(trained).score([premise, premise], [WORDS[:3], *others])
+    found = EntailmentScorer.load(trained).score([WORDS[:4]] * 2, [WORDS[:2], [WORDS[0], WORDS[7]]])
     assert found[0] > found[1], "a scorer in Python is the same model"
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
     """Killed while the model of the second epoch is stored; with dropout, whose draws depend on the epoch alone."""
-    options = ("--dropout", "0.3", "--epochs", "3", "--batch-size", "300")
+    options = (*TINY, "--dropout", "0.3", "--epochs", "3")
     assert train(tmp_path / "whole", pairs, *options) == 0
     stored = nli_training.write_model
 
@@ -103,25 +90,25 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
 
 def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
     about = json.loads((trained / "config.json").read_text())["training"]
-    assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 3000
+    assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 2000
     monkeypatch.setattr(nli_training.Trainer, "epoch", lambda *_: pytest.fail("it was trained again"))
-    assert train(trained, pairs, "--epochs", "10", "--patience", "10") == 0
+    assert train(trained, pairs, "--epochs", "5") == 0
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
 
 
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
     monkeypatch.setattr(nli_training, "_right", lambda *_: next(rights))
-    assert train(tmp_path / "model", pairs, "--patience", "2", "--batch-size", "1000") == 0
+    assert train(tmp_path / "model", pairs, *TINY, "--patience", "2") == 0
     assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
     assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2
 
 
 def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
-    (tmp_path / "vectors.txt").write_text(f"{WORDS[0]} {'0.5 ' * 23}1\nelsewhere {'0.25 ' * 23}1\n")
+    (tmp_path / "vectors.txt").write_text(f"{WORDS[0]} 0.5 1 1 1\nelsewhere 0.25 1 1 1\n")
     (tmp_path / "texts").write_text("Elsewhere, nowhere.\n")
     more = ["--vectors", str(tmp_path / "vectors.txt"), "--more-words", str(tmp_path / "texts")]
-    assert train(tmp_path / "model", pairs, *more, "--epochs", "1", "--batch-size", "1000") == 0
+    assert train(tmp_path / "model", pairs, *TINY, *more, "--epochs", "1") == 0
     scorer = EntailmentScorer.load(tmp_path / "model")
     rows = {word: scorer.model.table.weight[scorer.dictionary.index(word)] for word in (WORDS[0], "elsewhere")}
     assert rows[WORDS[0]][0] == 0.5 and rows["elsewhere"][0] == 0.25
@@ -131,7 +118,7 @@ def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--lr", "0.1"], "it was trained with another --lr (0.005, now 0.1); choose another folder"),
+        (["--lr", "0.1"], "it was trained with another --lr (0.001, now 0.1); choose another folder"),
         (["--keep-case"], "it was trained with another --keep-case"),
         (["--dropout", "1"], "--dropout 1.0: choose a probability, at least 0 and below 1"),
         (["--lr", "0"], "--lr 0.0: choose a number above 0"),
