@@ -294,6 +294,25 @@ class SentenceEncoder(nn.Module):
         return Sentences(sentences, self.keys(key_input), missing, documents)
 
 
+def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Linear]:
+    """The layer of a readout with ``width`` numbers, see :func:`read_out`; None where it has none (kind "none")."""
+    if kind == "none":
+        return None
+    return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width)
+
+
+def read_out(kind: str, layer: Optional[nn.Linear], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
+    """What the output layer reads (…, R).
+
+    Args:
+        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; none: [h; c]. layer: with W and b.
+        hidden: h (…, H). word: E, the vectors of the words before (…, E). context: c (…, M).
+    """
+    parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
+    result = parts if layer is None else layer(parts)
+    return torch.tanh(result) if kind == "tanh" else result
+
+
 class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 

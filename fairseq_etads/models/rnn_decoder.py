@@ -1,7 +1,7 @@
 """The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
 
 import math
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -19,13 +19,21 @@ from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKe
 from ..layers.closed_book import ClosedBookDecoder
 from ..layers.continuation import CopyHistory
 from ..layers.pointer import AttentionPointer, PointerOutput
-from ..layers.recurrent import ElmanCell, OutputLayer, with_one_bias
+from ..layers.recurrent import ElmanCell, OutputLayer, make_readout, read_out, with_one_bias
 from ..layers.sentence_selector import SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS
-from .rnn_state import Attention, DecoderState, EncodedDocuments, StepOutputs, count_documents, select_rows
+from .rnn_state import (
+    Attention,
+    DecoderState,
+    EncodedDocuments,
+    StepOutputs,
+    count_documents,
+    select_rows,
+    word_queries,
+)
 from .sentence_attention import SentenceAttention
 
 
@@ -94,10 +102,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             self.cell = (ElmanCell if str(cfg.rnn_cell) == "elman" else nn.GRUCell)(read, hidden)
         self.has_cell_state, self.hidden_size = is_lstm, hidden
         self.readout_kind = str(cfg.readout)
-        self.readout: Optional[nn.Linear] = None
-        if self.readout_kind != "none":
-            read_out = hidden + context + (word if self.readout_kind == "tanh" else 0)
-            self.readout = nn.Linear(read_out, output.shape[1])
+        self.readout = make_readout(self.readout_kind, hidden, word, context, output.shape[1])
         self.output_projection = OutputLayer(output, len(dictionary))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
@@ -160,7 +165,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             extra["selection"] = SentenceSelection(outputs.log_selection, starts)
         if self.closed_book is not None and self.training and incremental_state is None:
             extra["closed_book_logits"] = self.closed_book(words, real, encoder_out)
-        readouts = self.dropout(self._read_out(outputs))  # (N, T, R)
+        parts = (outputs.hidden, outputs.inputs, outputs.contexts)
+        readouts = self.dropout(read_out(self.readout_kind, self.readout, *parts))  # (N, T, R)
         if features_only:
             return readouts, extra
         history = None
@@ -168,13 +174,6 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
         return self._logits(readouts, outputs, history, extra, encoder_out, incremental_state)
-
-    def _read_out(self, outputs: StepOutputs) -> Tensor:
-        """What goes into the output layer (N, T, R)."""
-        if self.readout is None or self.readout_kind == "linear":
-            readouts = torch.cat([outputs.hidden, outputs.contexts], dim=2)
-            return readouts if self.readout is None else self.readout(readouts)
-        return torch.tanh(self.readout(torch.cat([outputs.hidden, outputs.inputs, outputs.contexts], dim=2)))
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
         """At which steps (N, T) a sentence begins: the first one, and those after a mark; None without a selector.
@@ -204,16 +203,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        left_padded = not bool(
-            real[:, 0].all()
-        )  # behind a summary's end nothing is used, so the right side needs no care
+        # padding on the right needs no care: behind a summary's end nothing is used
+        left_padded = not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # unbound once: the gradient of indexing would be a tensor of all steps for each of them
         steps = words.unbind(1)
-        queries = self._word_queries(self.attention, words)
-        sentence_queries = self._word_queries(self.sentence_attention, words)
+        queries = word_queries(self.attention, words)
+        sentence_queries = word_queries(self.sentence_attention, words)
         some_start = [False] * len(steps) if starts is None else starts.any(0).tolist()
-        hiddens, cells, inputs, contexts, log_weights, log_words, log_selection = [], [], [], [], [], [], []
+        computed: List[StepOutputs] = []
         for t, word in enumerate(steps):
             before = state
             if starts is not None and some_start[t]:
@@ -230,32 +228,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             if left_padded:  # padding leaves the state as it was
                 kept = (select_rows(real[:, t], *pair) for pair in zip(state, before))
                 state = DecoderState(*kept)  # type: ignore[arg-type]
-            hiddens.append(state.hidden)
-            cells.append(state.cell)
-            inputs.append(step_input)
-            contexts.append(context)
-            log_weights.append(log_weight)
-            log_words.append(log_word)
-            log_selection.append(state.log_selection)
+            done = (state.hidden, state.cell, step_input, context, log_weight, log_word, state.log_selection)
+            computed.append(StepOutputs(*done))
         if incremental_state is not None:
             saved = {name: value for name, value in state._asdict().items() if value is not None}
             self.set_incremental_state(incremental_state, "state", saved)
-        return StepOutputs(
-            torch.stack(hiddens, 1),
-            None if state.cell is None else torch.stack(cells, 1),  # type: ignore[arg-type]
-            words if self.merge is None else torch.stack(inputs, 1),
-            torch.stack(contexts, 1),
-            torch.stack(log_weights, 1),
-            None if documents.log_selected is None else torch.stack(log_words, 1),
-            None if state.log_selection is None else torch.stack(log_selection, 1),  # type: ignore[arg-type]
-        )
-
-    @staticmethod
-    def _word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-        """What the words before (N, T, E) contribute to the queries, (N, A) for each step, or None for each."""
-        if attention is None or attention.from_word is None:
-            return [None] * words.shape[1]
-        return attention.from_word(words).unbind(1)
+        outputs = StepOutputs.stack(computed)
+        return outputs if self.merge is not None else outputs._replace(inputs=words)
 
     def _step(self, state: DecoderState, word: Tensor, context: Tensor) -> Tuple[DecoderState, Tensor]:
         """One step of the cell, which reads a word's vector (N, E) and a context (N, M).
@@ -318,15 +297,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         word_query: Optional[Tensor],
         sentence_query: Optional[Tensor],
         documents: EncodedDocuments,
-    ) -> Tuple[Tensor, Tensor, DecoderState]:
+    ) -> Tuple[Tensor, Optional[Tensor], DecoderState]:
         """Attend to the documents once.
 
         Args:
             word_query, sentence_query: what the word before contributes to the queries (N, A), or None.
 
         Returns:
-            log of the attention (N, S); the same before it is combined with the extractor's; and the state with this
-            step's attention in ``spent`` and ``covered``.
+            log of the attention (N, S); the same before it is combined with the extractor's, None without one; and the
+            state with this step's attention in ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -340,8 +319,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
         if state.log_selection is not None and documents.sentence_ids is not None:
             log_weight = hierarchical_log_attention(log_weight, state.log_selection[:, None], documents.sentence_ids)
-        log_word = log_weight[:, 0]
+        log_word = None
         if documents.log_selected is not None:
+            log_word = log_weight[:, 0]
             log_weight = combined_log_attention(log_weight, documents.log_selected, documents.padding)
         log_weight = log_weight[:, 0]
         if state.covered is not None:

@@ -1,6 +1,6 @@
 """What the recurrent decoder carries from step to step, what each step reads, and what all steps have computed."""
 
-from typing import Any, Dict, NamedTuple, Optional, Type, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Type, Union
 
 import torch
 from torch import Tensor
@@ -56,9 +56,21 @@ class StepOutputs(NamedTuple):
     log_word: Optional[Tensor] = None
     log_selection: Optional[Tensor] = None
 
+    @classmethod
+    def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
+        """What T steps have computed one after the other, each without the dimension T."""
+        return cls(*(None if column[0] is None else torch.stack(column, 1) for column in zip(*steps)))
+
 
 Keys = Union[SharedKeys, DotKeys]
 Attention = Union[AdditiveAttention, DotAttention]
+
+
+def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
+    """What the words before (N, T, E) contribute to the queries of attention, (N, A) for each step, or None for each."""
+    if attention is None or attention.from_word is None:
+        return [None] * words.shape[1]
+    return attention.from_word(words).unbind(1)
 
 
 class EncodedDocuments(NamedTuple):
