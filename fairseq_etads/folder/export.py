@@ -15,6 +15,7 @@ from fairseq.data import Dictionary
 from .. import __version__
 from ..data.factors import FILE as FACTORS
 from ..data.shortlist_file import read_shortlist
+from ..data.weights_file import write_weights
 from ..task import SummarizationTask
 from ..text.checksums import Checksums
 from ..text.files import InputError
@@ -23,7 +24,7 @@ from ..vocabulary.dictionary import known_words
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
-from .weights import stored_form, write_weights
+from .weights import stored_form
 
 PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
 

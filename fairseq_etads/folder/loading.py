@@ -14,6 +14,7 @@ from torch import nn
 
 from .. import plugin  # noqa: F401  # registers the architectures
 from ..data.shortlist_file import read_shortlist
+from ..data.weights_file import read_weights
 from ..options import SummarizationConfig
 from ..task import SummarizationTask
 from ..text.checksums import NAME as CHECKSUMS
@@ -23,7 +24,6 @@ from ..text.tokenizer import TextConfig, TextTokenizer
 from ..vocabulary.shortlist import Shortlist
 from . import model_options
 from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
-from .weights import read_weights
 
 
 class LoadedFolder(NamedTuple):
@@ -58,7 +58,8 @@ def load_folder(folder: Path) -> LoadedFolder:
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws first weights
         model = _build(folder, config, task)
-    model.load_state_dict(read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict()), strict=True)
+    weights = read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict(), ADVICE)
+    model.load_state_dict(weights, strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )

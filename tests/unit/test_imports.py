@@ -44,6 +44,7 @@ WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.p
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
 WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
 WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py"]
+WITHOUT_FAIRSEQ += ["data/nli_pairs.py"]
 WITHOUT_FAIRSEQ += ["text/subwords.py", *(f"selection/{p.name}" for p in PACKAGE.glob("selection/*.py"))]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 

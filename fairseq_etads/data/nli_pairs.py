@@ -1,0 +1,78 @@
+"""Pairs of sentences for natural language inference: SNLI and MultiNLI as published, or text with tabs.
+
+Without torch and fairseq.
+"""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Optional, Tuple
+
+from ..text.files import InputError, name_of, read_lines
+
+LABELS = ("entailment", "neutral", "contradiction")
+"""What a premise says of a hypothesis; a model's classes are in this order."""
+UNDECIDED = "-"
+"""The label of SNLI and MultiNLI for a pair on which the annotators did not agree."""
+SKIPPED = "pairs without a label"
+"""Under what :func:`read_pairs` counts them."""
+_FIELDS = ("sentence1", "sentence2", "gold_label")
+
+
+class NliPair(NamedTuple):
+    """A premise, a hypothesis, and which of :data:`LABELS` holds. The texts are those of the file, not tokenised."""
+
+    premise: str
+    hypothesis: str
+    label: str
+
+
+def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
+    """The labelled pairs of a file, in its order.
+
+    Args:
+        path: SNLI's or MultiNLI's JSON lines if its name has ``.jsonl``; otherwise a line
+            "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair. Plain or compressed.
+        counts: if given, pairs that are left out because their label is "-" are counted in it under :data:`SKIPPED`.
+
+    Raises:
+        InputError: the file cannot be read, or a line is no such pair; names file and line.
+    """
+    path = Path(path)
+    split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            premise, hypothesis, label = split(line)
+            if label not in (*LABELS, UNDECIDED):
+                raise ValueError(f'the label is "{label}", and not one of {", ".join(LABELS)}')
+        except ValueError as error:
+            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+        if label != UNDECIDED:
+            yield NliPair(premise, hypothesis, label)
+        elif counts is not None:
+            counts[SKIPPED] += 1
+
+
+def _json_fields(line: str) -> Tuple[str, ...]:
+    try:
+        content: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in _FIELDS):
+        raise ValueError(f"not an object with the texts {', '.join(_FIELDS)}, as in SNLI and MultiNLI")
+    return tuple(content[name] for name in _FIELDS)
+
+
+def _tabbed_fields(line: str) -> Tuple[str, ...]:
+    fields = tuple(line.split("\t"))
+    if len(fields) != 3:
+        raise ValueError(
+            f"{len(fields)} fields between tabs, and there should be three: premise, hypothesis and label (the name "
+            "of a file of JSON lines ends in .jsonl)"
+        )
+    return fields
+
+
+def tabbed_line(pair: NliPair) -> str:
+    """A pair as a line for :func:`read_pairs`, with its line end; white space inside a text becomes single spaces."""
+    return "\t".join(" ".join(text.split()) for text in pair) + "\n"

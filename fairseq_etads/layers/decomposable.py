@@ -1,0 +1,56 @@
+"""Decomposable attention: what one sentence says of another, from words compared one by one (Parikh et al. 2016)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class DecomposableAttention(nn.Module):
+    """Classifies pairs of a premise a and a hypothesis b by their aligned words (Parikh et al. 2016, section 3).
+
+    With F, G and H networks of two layers, each with dropout before it and ReLU after it, and a_i, b_j projected word
+    vectors:
+
+        e_ij = F(a_i) · F(b_j)
+        β_i = Σ_j softmax_j(e_ij) b_j,  α_j = Σ_i softmax_i(e_ij) a_i
+        v_1 = Σ_i G([a_i; β_i]),  v_2 = Σ_j G([b_j; α_j])
+        logits = W H([v_1; v_2]) + b
+
+    Args:
+        table: word vectors, with a padding index. width: of projected vectors and of F, G, H. classes: how many.
+        dropout: before each of their layers.
+    """
+
+    def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
+        super().__init__()
+        self.table = table
+        self.pad: Any = table.padding_idx
+        self.project = nn.Linear(table.embedding_dim, width, bias=False)
+        self.attend = _two_layers(width, width, dropout)  # F
+        self.compare = _two_layers(2 * width, width, dropout)  # G
+        self.aggregate = _two_layers(2 * width, width, dropout)  # H
+        self.classify = nn.Linear(width, classes)
+
+    def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """Logits (N, classes) of pairs.
+
+        Args:
+            premises: (N, P) and hypotheses: (N, Q), ids, padded on either side; each must have a word.
+        """
+        a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
+        no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))
+        scores = self.attend(a) @ self.attend(b).transpose(1, 2)  # (N, P, Q)
+        to_b = scores.masked_fill(no_b[:, None, :], -math.inf).softmax(dim=2)
+        to_a = scores.masked_fill(no_a[:, :, None], -math.inf).softmax(dim=1)
+        first = self.compare(torch.cat([a, to_b @ b], dim=2))  # (N, P, D)
+        second = self.compare(torch.cat([b, to_a.transpose(1, 2) @ a], dim=2))  # (N, Q, D)
+        sums = [x.masked_fill(no[:, :, None], 0).sum(dim=1) for x, no in ((first, no_a), (second, no_b))]
+        logits: Tensor = self.classify(self.aggregate(torch.cat(sums, dim=1)))
+        return logits
+
+
+def _two_layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
+    layers = [nn.Dropout(dropout), nn.Linear(inputs, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(width, width), nn.ReLU())

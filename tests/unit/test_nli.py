@@ -1,0 +1,135 @@
+"""Entailment models: the network against its oracle, folders, and that a scorer is frozen and deterministic."""
+
+import json
+import random
+
+import pytest
+import reference_nli
+import torch
+from fairseq.data import Dictionary
+from seeds import shifted
+
+from fairseq_etads.layers.decomposable import DecomposableAttention
+from fairseq_etads.models.nli import EntailmentScorer, NliConfig, write_config, write_model
+from fairseq_etads.text.files import InputError
+
+CONFIG = NliConfig(embed_dim=5, width=6)
+WORDS = [f"w{number}" for number in range(12)]
+
+
+@pytest.fixture
+def scorer():
+    torch.manual_seed(shifted(1))
+    dictionary = Dictionary()
+    for word in WORDS:
+        dictionary.add_symbol(word)
+    model = CONFIG.make_model(dictionary, dropout=0.5)
+    for parameter in model.parameters():
+        parameter.data.mul_(2)  # first weights are so small that all pairs would be much alike
+    return EntailmentScorer(model, dictionary, CONFIG)
+
+
+def layers(network):
+    return [(layer.weight.tolist(), layer.bias.tolist()) for layer in network if hasattr(layer, "weight")]
+
+
+def by_loops(scorer, premise, hypothesis):
+    """Class probabilities of a pair by the oracle."""
+    model: DecomposableAttention = scorer.model
+    weights = {"E": model.table.weight.tolist(), "P": model.project.weight.tolist()}
+    weights |= {"F": layers(model.attend), "G": layers(model.compare), "H": layers(model.aggregate)}
+    weights |= {"W": model.classify.weight.tolist(), "b": model.classify.bias.tolist()}
+    ids = [
+        [scorer.dictionary.bos(), *(scorer.dictionary.index(w) for w in words if w in WORDS)]
+        for words in (premise, hypothesis)
+    ]
+    return reference_nli.decomposable_attention(weights, *ids)
+
+
+def random_pairs(count):
+    generator = random.Random(shifted(2))
+    texts = [[generator.choice([*WORDS, "unheard-of"]) for _ in range(generator.randint(0, 9))] for _ in range(count)]
+    return texts[::2], texts[1::2]
+
+
+def test_it_is_the_oracle_whatever_the_padding(scorer):
+    """Pairs of all lengths in one batch, empty texts and unknown words among them; dropout is off."""
+    premises, hypotheses = random_pairs(40)
+    found = scorer.probabilities(premises, hypotheses)
+    expected = torch.tensor([by_loops(scorer, *pair) for pair in zip(premises, hypotheses)])
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert (expected.amax(0) - expected.amin(0)).max() > 0.05, "all pairs are alike: a test of nothing"
+    torch.testing.assert_close(scorer.score(premises, hypotheses), expected[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_padding_on_the_left_changes_nothing(scorer):
+    pad = scorer.dictionary.pad()
+    right = [torch.tensor([[0, 4, 5, pad, pad]]), torch.tensor([[0, 6, pad]])]
+    left = [torch.tensor([[pad, pad, 0, 4, 5]]), torch.tensor([[pad, 0, 6]])]
+    torch.testing.assert_close(scorer.model(*right), scorer.model(*left))
+
+
+def test_more_pairs_than_fit_a_batch_keep_their_order(scorer, monkeypatch):
+    premises, hypotheses = random_pairs(60)
+    expected = scorer.score(premises, hypotheses)
+    monkeypatch.setattr("fairseq_etads.models.nli.AT_ONCE", 7)
+    torch.testing.assert_close(scorer.score(premises, hypotheses), expected)
+    assert scorer.score([], []).shape == (0,)
+
+
+def test_words_are_lower_cased_and_unknown_ones_passed_over(scorer):
+    plain = scorer.score([["w1", "w2"]], [["w1"]])
+    assert torch.equal(scorer.score([["W1", "unheard-of", "w2"]], [["w1", "<pad>", "</s>"]]), plain)
+
+
+def test_a_folder_gives_the_same_scores(scorer, tmp_path):
+    write_config(tmp_path, CONFIG, scorer.dictionary, {})
+    write_model(tmp_path, scorer.model.state_dict())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "dict.txt", "model.safetensors"]
+    before = torch.get_rng_state()
+    again = EntailmentScorer.load(tmp_path)
+    assert not any(parameter.requires_grad for parameter in again.model.parameters())
+    assert not isinstance(again, torch.nn.Module), "a criterion would train and store it"
+    assert torch.equal(torch.get_rng_state(), before), "loading drew random numbers"
+    premises, hypotheses = random_pairs(20)
+    assert torch.equal(again.score(premises, hypotheses), scorer.score(premises, hypotheses))
+
+
+@pytest.mark.parametrize(
+    "name, damage, words",
+    [
+        ("config.json", None, "has no config.json; etads-nli train makes one"),
+        ("config.json", lambda text: text[:-9], "config.json is damaged"),
+        ("config.json", lambda text: text.replace("entailment model", "x"), "not of an entailment model"),
+        ("config.json", lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update with pip"),
+        (
+            "config.json",
+            lambda text: text.replace('"width": 6', '"width": "6"'),
+            '"model" is not what etads-nli writes',
+        ),
+        ("dict.txt", lambda text: text.replace("w3", "w33"), "has other words than those of config.json"),
+        ("dict.txt", lambda text: text.replace("w3 1", "w3"), "line 4: not a dictionary"),
+        ("model.safetensors", lambda text: "", "is damaged, or not in the format safetensors"),
+    ],
+)
+def test_what_is_damaged_is_refused_in_words(scorer, name, damage, words, tmp_path):
+    write_config(tmp_path, CONFIG, scorer.dictionary, {})
+    write_model(tmp_path, scorer.model.state_dict())
+    if damage is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text(damage((tmp_path / name).read_text(errors="replace")))
+    with pytest.raises(InputError) as error:
+        EntailmentScorer.load(tmp_path)
+    assert words in str(error.value) and str(tmp_path) in str(error.value)
+
+
+def test_config_says_how_it_was_trained(scorer, tmp_path):
+    write_config(tmp_path, CONFIG, scorer.dictionary, {"seed": 1})
+    assert json.loads((tmp_path / "config.json").read_text())["training"] == {"seed": 1}
+
+
+def test_premises_and_hypotheses_are_pairs(scorer):
+    with pytest.raises(ValueError, match="2 premises and 1 hypotheses"):
+        scorer.score([["w1"], ["w2"]], [["w1"]])

@@ -1,0 +1,56 @@
+"""Pairs for natural language inference from the published files and from text with tabs."""
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, read_pairs, tabbed_line
+from fairseq_etads.text.files import InputError
+
+
+def published(label, premise="A man sleeps.", **more):
+    """A line as in SNLI, with fields that nobody reads."""
+    fields = {"annotator_labels": ["neutral"], "sentence1": premise, "sentence2": "Someone\u2028rests.", **more}
+    return json.dumps({**fields, "gold_label": label}, ensure_ascii=False) + "\n"
+
+
+def test_published_files_are_read_and_undecided_pairs_counted(tmp_path):
+    text = published("entailment") + published("-") + published("contradiction") + published("-")
+    (tmp_path / "snli_1.0_dev.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "mnli.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("snli_1.0_dev.jsonl", "mnli.jsonl.gz"):
+        counts = Counter()
+        pairs = list(read_pairs(tmp_path / name, counts))
+        assert pairs == [
+            ("A man sleeps.", "Someone\u2028rests.", "entailment"),
+            ("A man sleeps.", "Someone\u2028rests.", "contradiction"),
+        ]
+        assert counts == {SKIPPED: 2}
+
+
+def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
+    pairs = [NliPair("a b", "a", "entailment"), NliPair("a\tb\n c", "", "neutral")]
+    (tmp_path / "pairs.tsv").write_text("".join(map(tabbed_line, pairs)))
+    assert list(read_pairs(tmp_path / "pairs.tsv")) == [("a b", "a", "entailment"), ("a b c", "", "neutral")]
+
+
+@pytest.mark.parametrize(
+    "name, line, words",
+    [
+        ("x.tsv", "a\tb", "2 fields between tabs, and there should be three"),
+        ("x.tsv", "a\tb\tyes", 'the label is "yes", and not one of entailment, neutral, contradiction'),
+        ("x.jsonl", "{", "not JSON"),
+        ("x.jsonl", "[" * 100000, "not JSON"),
+        ("x.jsonl", "[1]", "not an object with the texts sentence1"),
+        ("x.jsonl", published("neutral", sentence2=None).strip(), "not an object with the texts sentence1"),
+        ("x.jsonl", published("hidden").strip(), 'the label is "hidden"'),
+    ],
+)
+def test_errors_name_file_and_line(name, line, words, tmp_path):
+    good = published("neutral") if name == "x.jsonl" else "a\tb\tneutral\n"
+    (tmp_path / name).write_text(good + line + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"{name}, line 2: ") as error:
+        list(read_pairs(tmp_path / name))
+    assert words in str(error.value)
