@@ -5,7 +5,7 @@ from . import compat, distributed
 compat.install()
 distributed.install()
 
-from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
+from . import criterions, optim, reward_augmented, selection_criterion, self_critical, task  # noqa: E402
 from .models import convs2s, rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
@@ -15,6 +15,7 @@ __all__ = [
     "criterions",
     "distributed",
     "optim",
+    "reward_augmented",
     "rnn",
     "selection_criterion",
     "selector",

@@ -18,7 +18,7 @@ LEVELS = [
     {"layers", "data"},
     {"search", "criterion_options"},
     {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
-    {"options", "self_critical"},
+    {"options", "self_critical", "reward_augmented"},
     {"checks"},
     {"task"},
     {"plugin"},
