@@ -18,7 +18,7 @@ LEVELS = [
     {"layers", "data"},
     {"search", "criterion_options"},
     {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
-    {"options", "self_critical", "reward_augmented"},
+    {"options", "self_critical", "reward_augmented", "auxiliary"},
     {"checks"},
     {"task"},
     {"plugin"},
