@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
@@ -16,12 +16,13 @@ from torch import Tensor
 
 from .criterion_options import SummarizationNLLConfig
 from .criterions import SummarizationNLL
-from .evaluation.rewards import Text, reward_by_name, split_sentences
+from .evaluation.rewards import Text, split_sentences
 from .generation import SummaryGenerator, evaluating
 from .layers.capabilities import decoder_capabilities, unwrapped
 from .search.encoded import EncodedBatch
 from .search.inference import InferenceModel
 from .text.words import SENTENCE_MARK
+from .trained_rewards import IDF, Rewards
 from .vocabulary.embedding import training_output_layer
 
 logger = logging.getLogger(__name__)
@@ -36,8 +37,25 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     rewards: str = field(
         default="rougeL",
         metadata={
-            "help": "what a summary is worth: rouge1, rouge2, rougeL (F1 on the tokens of the data), or module:Class; "
-            "several, separated by commas, take turns, one for each update"
+            "help": "what a summary is worth: rouge1, rouge2, rougeL (F1 on the tokens of the data), rougesal, entail, "
+            "or module:Class; several, separated by commas, take turns, one for each update"
+        },
+    )
+    rougesal_saliency: str = field(
+        default=IDF,
+        metadata={
+            "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
+            "checkpoint of a tagger (--arch word_tagger), for the probability of each word in its sentence"
+        },
+    )
+    entail_model: Optional[str] = field(
+        default=None, metadata={"help": "the model of the reward entail: a folder that etads-nli train has made"}
+    )
+    entail_length_cap: str = field(
+        default="1",
+        metadata={
+            "help": "the reward entail grows with the summary's length, up to that of the reference times this number "
+            "(none: without end)"
         },
     )
     rl_weight: float = field(
@@ -96,18 +114,29 @@ class SummarizationRL(SummarizationNLL):
         ValueError: an option has an impossible value, or the model cannot be sampled from.
     """
 
-    def __init__(self, task: Any, rewards: str, rl_weight: float, rl_max_len: int, rl_baseline: str, **options: Any):
+    def __init__(
+        self,
+        task: Any,
+        rewards: str,
+        rougesal_saliency: str,
+        entail_model: Optional[str],
+        entail_length_cap: str,
+        rl_weight: float,
+        rl_max_len: int,
+        rl_baseline: str,
+        **options: Any,
+    ):
         super().__init__(task, **{**options, "length_normalised": True})
         if not 0 <= rl_weight <= 1:
             raise ValueError(f"--rl-weight {rl_weight}: choose a number from 0 to 1")
         if rl_max_len < 1:
             raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
-        self.names = [name.strip() for name in rewards.split(",")]
-        self.rewards = [reward_by_name(name) for name in self.names]
+        self.rewards = Rewards(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
         self.rl_weight, self.longest, self.baseline = rl_weight, rl_max_len, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         self._generators: Dict[str, SummaryGenerator] = {}
-        self._generators_of: Any = None
+        # in a tuple: as an attribute, the model would be a part of the criterion, and stored with it in checkpoints
+        self._generators_of: Tuple[Any, ...] = ()
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
@@ -118,7 +147,7 @@ class SummarizationRL(SummarizationNLL):
         )
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**vars(self), "_generators": {}, "_generators_of": None}
+        return {**vars(self), "_generators": {}, "_generators_of": ()}
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """As that of ``summarization_nll``; validation losses are those of the likelihood alone."""
@@ -150,8 +179,8 @@ class SummarizationRL(SummarizationNLL):
         The encoder reads the documents once for both. Without a baseline there is no greedy summary.
         """
         model = unwrapped(model)
-        if self._generators_of is not model:
-            self._generators, self._generators_of = self._make_generators(model), model
+        if not self._generators_of or self._generators_of[0] is not model:
+            self._generators, self._generators_of = self._make_generators(model), (model,)
         on_cpu = sample["net_input"]["src_tokens"].device.type == "cpu"
         encoded = EncodedBatch() if on_cpu and len(self._generators) > 1 else None  # it keeps everything on the CPU
         found = {
@@ -185,12 +214,13 @@ class SummarizationRL(SummarizationNLL):
         Raises:
             ValueError: the reward returns something other than a finite number for each summary.
         """
-        name, reward = self.names[number], self.rewards[number]
+        name, device = self.rewards.names[number], sample["target"].device
         references = self._texts(sample["target"], self.dictionary)
         documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
         found = []
         for summaries in (sampled, greedy)[: 1 if self.baseline == "none" else 2]:
-            values = torch.as_tensor(reward(self._texts(summaries, self.dictionary), references, documents))
+            texts = self._texts(summaries, self.dictionary)
+            values = torch.as_tensor(self.rewards(number, texts, references, documents, device))
             if values.shape != (len(references),) or not bool(values.isfinite().all()):
                 raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
             found.append(values.float())

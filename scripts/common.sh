@@ -373,6 +373,46 @@ train_in_stages() {
     train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
 }
 
+# train_see2017 DIR ROWS SEED [options of fairseq-train]: the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables data,
+# stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
+train_see2017() {
+    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
+    shift 3
+    [ -z "$stages" ] || options+=(--stages "$stages")
+    [ -z "$stage_steps" ] || options+=(--stage-steps "$stage_steps")
+    [ -z "$steps" ] || options+=(--steps "$steps")
+    [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
+    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- ${more[@]+"${more[@]}"} "$@" \
+        > /dev/null  # its table is not that of the caller
+}
+
+# train_with_rewards RUN BEFORE SEED REWARDS [options of fairseq-train]: go on from the run BEFORE, a pointer-generator with coverage,
+# with rl_steps steps of --rewards REWARDS; then summaries and scores. See train_see2017 for data, device and more.
+train_with_rewards() {
+    local run=$1 before=$2 seed=$3 rewards=$4
+    shift 4
+    train_once "$run" "$data/prepared" --arch pointer_generator_coverage --batch-size 16 --required-batch-size-multiple 1 \
+        --sort-within 100 --no-end-if-cut --truncate-source 400 --truncate-target 100 --criterion summarization_rl \
+        --rewards "$rewards" --rl-weight 0.998 --rl-max-len 100 --coverage-loss 1 --optimizer adam --lr 1e-4 --clip-norm 2 \
+        --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
+        --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
+    summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
+        ${device[@]+"${device[@]}"}
+}
+
+# train_nli TEXT DIR: an entailment model in DIR/model, trained on pairs made from TEXT/train.target (DIR/pairs), unless it is there.
+train_nli() {
+    local text=$1 dir=$2
+    [ ! -f "$dir/finished.txt" ] || return 0
+    need_folder --out "$dir"
+    say "training an entailment model on pairs of reference summaries, in $dir"
+    [ -f "$dir/pairs/valid.tsv" ] || supervise etads-nli synthesise "$text" "$dir/pairs" >&2
+    supervise etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
+        ${device[@]+--device cpu} >&2
+    touch "$dir/finished.txt"
+}
+
 # train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.
 train_small_recurrent() {
     local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()

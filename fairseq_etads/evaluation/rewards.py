@@ -6,9 +6,12 @@ lower-cased or left out.
 
 import importlib
 from collections import Counter
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 Text = Sequence[Sequence[str]]
+Weights = Sequence[Sequence[float]]
+"""Of each word of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
 """(hypotheses, references, documents) -> a number for each hypothesis, the higher the better."""
 
@@ -43,23 +46,53 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
     """Summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), the same as that of the package rouge-score.
 
     For each sentence of the reference, the words that are in a longest common subsequence with any sentence of the
-    hypothesis are hits; a word counts at most as often as the other text has it.
+    hypothesis are hits; a word counts at most as often as the hypothesis has it.
     """
-    left = [Counter(word for sentence in text for word in sentence) for text in (hypothesis, reference)]
-    sizes = [sum(counts.values()) for counts in left]
+    sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
+    return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
+
+
+def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
+    """The words of a reference that :func:`rouge_l` counts: number of the sentence, and place in it."""
+    left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [_positions(sentence) for sentence in hypothesis]
-    hits = 0
-    for sentence in reference:
+    for number, sentence in enumerate(reference):
         union: Set[int] = set()
         for words, other in zip(positions, hypothesis):
             union.update(_common_subsequence(sentence, other, words))
         for index in sorted(union):
-            word = sentence[index]
-            if left[0][word] and left[1][word]:
-                hits += 1
-                left[0][word] -= 1
-                left[1][word] -= 1
-    return f1(hits, *sizes)
+            if left[sentence[index]]:
+                left[sentence[index]] -= 1
+                yield number, index
+
+
+def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
+    """ROUGE-L F1 in which each word counts with its weight (Pasunuru and Bansal 2018, "ROUGESal"), in [0, 1].
+
+    P is the share of the hypothesis's weight, and R that of the reference's, which the hits of :func:`rouge_l` have. Of
+    a word that is hit n times, the first n in the hypothesis count.
+
+    Args:
+        hypothesis_weights, reference_weights: at least 0, of each word; only their proportions matter.
+    """
+    hits = list(_hits(hypothesis, reference))
+    left = Counter(reference[number][index] for number, index in hits)
+    recalled = sum(reference_weights[number][index] for number, index in hits)
+    precise = 0.0
+    for sentence, weights in zip(hypothesis, hypothesis_weights):
+        for word, weight in zip(sentence, weights):
+            if left[word]:
+                left[word] -= 1
+                precise += weight
+    shares = [
+        part / total if total else 0.0
+        for part, total in ((precise, _total(hypothesis_weights)), (recalled, _total(reference_weights)))
+    ]
+    return 2 * shares[0] * shares[1] / sum(shares) if all(shares) else 0.0
+
+
+def _total(weights: Weights) -> float:
+    return sum(map(sum, weights))
 
 
 def _positions(sentence: Sequence[str]) -> Dict[str, int]:
@@ -112,19 +145,70 @@ REWARDS: Dict[str, Reward] = {
 """F1 in [0, 1] against the reference."""
 
 
-def reward_by_name(name: str) -> Reward:
-    """A reward of :data:`REWARDS`, or an object of the class that ``module:Class`` names.
+class RougeSal:
+    """The reward ``rougesal``: :func:`rouge_sal` against the reference.
+
+    Args:
+        saliency: gives each word of sentences its weight: sentences -> for each as many numbers, at least 0.
+    """
+
+    def __init__(self, saliency: Callable[[Text], Weights]):
+        self.saliency = saliency
+
+    def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
+        """In [0, 1], of each hypothesis."""
+        texts = [*hypotheses, *references]
+        found = iter(self.saliency([sentence for text in texts for sentence in text]))
+        weights = [[next(found) for _ in text] for text in texts]
+        return [rouge_sal(*row) for row in zip(hypotheses, references, weights, weights[len(hypotheses) :])]
+
+
+class Entailment:
+    """The reward ``entail``: how likely the reference entails a summary (Pasunuru and Bansal 2018).
+
+    With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
+    words of the reference). Without the ratio a very short summary, of which all is entailed, would be worth most. An
+    empty summary is worth 0.
+
+    Args:
+        score: (premises, hypotheses), lists of words -> probabilities of entailment.
+        length_cap: the largest ratio of lengths that counts; None: any, so that length alone buys reward.
+    """
+
+    def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
+        self.score, self.length_cap = score, length_cap
+
+    def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
+        """At least 0, of each hypothesis."""
+        premises = [[word for sentence in text for word in sentence] for text in references]
+        pairs = [(premise, sentence) for premise, text in zip(premises, hypotheses) for sentence in text]
+        found = iter(self.score([premise for premise, _ in pairs], [sentence for _, sentence in pairs]))
+        values = []
+        for premise, text in zip(premises, hypotheses):
+            entailed = [float(next(found)) for _ in text]
+            ratio = sum(map(len, text)) / len(premise) if premise else 0.0
+            ratio = ratio if self.length_cap is None else min(ratio, self.length_cap)
+            values.append(ratio * sum(entailed) / len(entailed) if entailed else 0.0)
+        return values
+
+
+def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
+    """A reward of :data:`REWARDS`, one of ``makers``, or an object of the class that ``module:Class`` names.
+
+    Args:
+        makers: name -> what makes a reward that needs more than texts.
 
     Raises:
         ValueError: there is none of this name.
     """
     if name in REWARDS:
         return REWARDS[name]
+    if name in makers:
+        return makers[name]()
     module, colon, member = name.partition(":")
     if not colon:
-        raise ValueError(
-            f"--rewards {name}: choose of {', '.join(REWARDS)}, or name a class of your own as module:Class"
-        )
+        names = ", ".join([*REWARDS, *makers])
+        raise ValueError(f"--rewards {name}: choose of {names}, or name a class of your own as module:Class")
     try:
         made: Any = getattr(importlib.import_module(module), member)()
     except (ImportError, AttributeError) as error:

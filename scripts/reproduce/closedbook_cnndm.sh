@@ -37,49 +37,23 @@ need_integer --rl-steps "$rl_steps"
 use_environment
 closed_book=(--closed-book-decoder --closed-book-weight "$gamma")
 
-# train_before DIR ROWS SEED [options of fairseq-train]: DIR/pointer_generator-SEED and DIR/pointer_generator_coverage-SEED.
-train_before() {
-    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
-    shift 3
-    [ -z "$stages" ] || options+=(--stages "$stages")
-    [ -z "$stage_steps" ] || options+=(--stage-steps "$stage_steps")
-    [ -z "$steps" ] || options+=(--steps "$steps")
-    [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
-    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- ${more[@]+"${more[@]}"} "$@" \
-        > /dev/null  # its table is not this one
-}
-
-# train_with_rewards RUN BEFORE SEED [options of fairseq-train]: go on from the run BEFORE.
-train_with_rewards() {
-    local run=$1 before=$2 seed=$3
-    shift 3
-    train_once "$run" "$data/prepared" --arch pointer_generator_coverage --batch-size 16 --required-batch-size-multiple 1 \
-        --sort-within 100 --no-end-if-cut --truncate-source 400 --truncate-target 100 --criterion summarization_rl \
-        --rewards rougeL --rl-weight 0.998 --rl-max-len 100 --coverage-loss 1 --optimizer adam --lr 1e-4 --clip-norm 2 \
-        --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
-        --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
-        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
-    summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
-        ${device[@]+"${device[@]}"}
-}
-
 mkdir -p "$out"
 for seed in $seeds; do
     for row in $rows; do
         case $row in
             cbdec)
-                train_before "$out/closed-book" pointer_generator "$seed" "${closed_book[@]}"
+                train_see2017 "$out/closed-book" pointer_generator "$seed" "${closed_book[@]}"
                 ln -sfn "closed-book/pointer_generator-$seed" "$out/cbdec-$seed" ;;
             cbdec-coverage)
-                train_before "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
+                train_see2017 "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
                 ln -sfn "closed-book/pointer_generator_coverage-$seed" "$out/cbdec-coverage-$seed" ;;
             cbdec-rl)
-                train_before "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
+                train_see2017 "$out/closed-book" pointer_generator_coverage "$seed" "${closed_book[@]}"
                 train_with_rewards "$out/$row-$seed" "$out/closed-book/pointer_generator_coverage-$seed" "$seed" \
-                    "${closed_book[@]}" ;;
+                    rougeL "${closed_book[@]}" ;;
             rl)
-                train_before "$out/plain" pointer_generator_coverage "$seed"
-                train_with_rewards "$out/$row-$seed" "$out/plain/pointer_generator_coverage-$seed" "$seed" ;;
+                train_see2017 "$out/plain" pointer_generator_coverage "$seed"
+                train_with_rewards "$out/$row-$seed" "$out/plain/pointer_generator_coverage-$seed" "$seed" rougeL ;;
         esac
     done
 done

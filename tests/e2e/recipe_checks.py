@@ -87,19 +87,6 @@ def continuation(has_it):
     return check
 
 
-def rewarded(has_rewards, again=False):
-    """Whether summaries were drawn and rewarded; whether training began with the model of the row likelihood."""
-
-    def check(run):
-        continuation(True)(run)
-        log = (run.folder / "train.log").read_text(encoding="utf-8")
-        assert ("sampled_words" in log and "reward_rougeL" in log) == has_rewards
-        first = str(run.option("finetune_from_model", "checkpoint"))
-        assert first.endswith("likelihood-1/checkpoints/checkpoint_best.pt") == again
-
-    return check
-
-
 MEMORY = ("decoder.pointer.", "encoder.aggregation.", "encoder.gate.")
 
 
@@ -217,23 +204,6 @@ def explicit_selection(coverage):
         else:
             assert "--truncate-source 50 --truncate-target 8" in finished(run.folder / "stages" / "1")
             assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the first stage"
-
-    return check
-
-
-def closed_book(has_it=True, coverage=False, rewards=False):
-    """See et al.'s model, in training with a second decoder that summaries are written without; and rewards."""
-
-    def check(run):
-        recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
-        assert any(key.startswith("decoder.closed_book.") for key in run.parameters) == has_it
-        assert run.option("closed_book_weight", "criterion") == pytest.approx(0.667 if has_it else 0)
-        log = (run.folder / "train.log").read_text(encoding="utf-8")
-        assert ("closed_book_loss" in log) == has_it and ("reward_rougeL" in log) == rewards
-        if rewards:
-            assert "loaded" in log and "but not in this model" not in log
-            assert run.option("best_checkpoint_metric", "checkpoint") == "rougeL"
-        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
 
     return check
 

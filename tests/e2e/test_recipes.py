@@ -13,7 +13,6 @@ from recipe_checks import (
     aggregation,
     bart,
     bottom_up,
-    closed_book,
     continuation,
     controlled,
     convolutional,
@@ -25,7 +24,6 @@ from recipe_checks import (
     nesterovs_gradient,
     on_duc,
     recurrent,
-    rewarded,
     see,
     unified,
 )
@@ -46,6 +44,7 @@ from recipes import (
     sumpubmed,
     xsum,
 )
+from reward_checks import closed_book, rewarded, rougesal
 
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
@@ -73,6 +72,7 @@ GATED = {
     "es_transformer": encoder_sharing(True, False),
     "gated_es_transformer": encoder_sharing(True, True),
 }
+SEE = ("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5", "--steps", str(STEPS), "--coverage-steps", str(STEPS))
 FASTER = ("--lr", "0.03")  # so that a few steps teach a model to copy
 STEPPED, ON_DEBIAN = ("--steps", str(STEPS), "--cpu"), ("--steps", str(STEPS), "--seeds", "1")
 RECIPES_AND_ROWS = [
@@ -118,19 +118,17 @@ RECIPES_AND_ROWS = [
     ),
     Recipe(
         "see2017_cnndm", cnndm, {"pointer_generator": see(False), "pointer_generator_coverage": see(True)},
-        given=(
-            *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
-            *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
-        ),
-        more=tuple(RECURRENT[:-2]),
+        given=SEE, more=tuple(RECURRENT[:-2]),
+    ),
+    Recipe(
+        "rougesal_cnndm", lambda shop, recipe, row: cnndm(shop, "see2017_cnndm", row), {"rougesal-entail": rougesal},
+        given=(*SEE, "--before", "runs/see2017_cnndm", "--rl-steps", "4"), more=tuple(RECURRENT[:-2]),
+        steps={"rougesal-entail": 4},
     ),
     Recipe(
         "explicit_selection_cnndm", cnndm,
         {"explicit_selection": explicit_selection(False), "explicit_selection_coverage": explicit_selection(True)},
-        given=(
-            *("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5"),
-            *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
-        ),
+        given=SEE,
         more=tuple(RECURRENT[:-2]),
     ),
     Recipe(

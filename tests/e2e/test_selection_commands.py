@@ -10,6 +10,8 @@ from helpers import run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
+from fairseq_etads.commands.label_making import open_task
+from fairseq_etads.trained_rewards import Tagger
 
 TRAIN = [
     *(
@@ -99,6 +101,17 @@ def test_a_selector_is_trained_resumed_and_judged(work, selectors, arch):
     assert f"AUC {scores['test']['auc']:.4f}" in run.stdout
     lines = (work / arch / f"probabilities.{UNITS[arch]}.test").read_text().splitlines()
     assert len(lines) == 51
+
+
+def test_a_reward_weighs_words_by_the_tagger(work, selectors):
+    """Of a whole document taken as one sentence the weights are the probabilities that etads-select writes."""
+    run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
+    saliency = Tagger(str(work / "word_tagger/checkpoints/checkpoint_last.pt"), open_task(work / "bin"))
+    _, *lines = (work / "word_tagger/probabilities.words.test").read_text().splitlines()
+    documents = [line.split() for line in (work / "test.source").read_text().splitlines()]
+    for line, weights in zip(lines, saliency(documents)):
+        for field, weight in zip(line.split("\t")[1].split(), weights):
+            assert field == "-" or float(field) == pytest.approx(weight, rel=2e-3)
 
 
 def test_selected_sentences_are_summaries(work, selectors):

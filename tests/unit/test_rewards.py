@@ -7,7 +7,16 @@ import pytest
 from rouge_score import rouge_scorer, scoring
 from seeds import shifted
 
-from fairseq_etads.evaluation.rewards import REWARDS, reward_by_name, rouge_l, rouge_n, split_sentences
+from fairseq_etads.evaluation.rewards import (
+    REWARDS,
+    Entailment,
+    RougeSal,
+    reward_by_name,
+    rouge_l,
+    rouge_n,
+    rouge_sal,
+    split_sentences,
+)
 
 
 def random_text(generator, words, most):
@@ -48,6 +57,87 @@ def test_by_hand():
         assert rouge_l(empty, reference) == rouge_n(reference, empty, 1) == 0
 
 
+def weights_of(text, generator=None):
+    return [[generator.uniform(0.1, 1) if generator else 1.0 for _ in sentence] for sentence in text]
+
+
+def test_rouge_sal_by_hand():
+    reference, hypothesis = [["a", "b", "c"]], [["a", "c", "d"]]
+    assert rouge_sal(hypothesis, reference, [[1, 1, 0]], [[1, 0, 1]]) == 1
+    assert rouge_sal(hypothesis, reference, [[1, 1, 2]], [[1, 0, 1]]) == pytest.approx(2 * 0.5 / 1.5)
+    assert rouge_sal(hypothesis, reference, [[3, 1, 0]], [[1, 4, 3]]) == pytest.approx(2 * 0.5 / 1.5)
+    assert rouge_sal([["a", "a"]], [["a"]], [[3, 1]], [[1]]) == pytest.approx(2 * 0.75 / 1.75), "the first one counts"
+    for empty in ([], [[]]):
+        assert rouge_sal(empty, reference, empty, [[1, 1, 1]]) == rouge_sal(reference, empty, [[1, 1, 1]], empty) == 0
+    assert rouge_sal(hypothesis, reference, [[0, 0, 1]], [[1, 0, 1]]) == 0
+
+
+@pytest.mark.parametrize("words,most", [(2, 6), (8, 40)])
+def test_rouge_sal_is_rouge_l_if_all_words_weigh_alike_and_only_proportions_matter(words, most):
+    generator = random.Random(shifted(words))
+    for _ in range(60):
+        texts = [random_text(generator, words, most) for _ in range(2)]
+        assert rouge_sal(*texts, *map(weights_of, texts)) == pytest.approx(rouge_l(*texts), abs=1e-12)
+        weights = [weights_of(text, generator) for text in texts]
+        doubled = [[[2 * weight for weight in row] for row in side] for side in weights]
+        assert rouge_sal(*texts, *doubled) == pytest.approx(rouge_sal(*texts, *weights), abs=1e-12)
+
+
+def test_words_that_the_reference_lacks_cost_precision_alone():
+    """In a sentence or in one of their own: with weight 0 they cost nothing, so R stays; with any other, P falls."""
+    generator = random.Random(shifted(3))
+    tried = 0
+    while tried < 40:
+        reference = [generator.sample("abcdefgh", generator.randint(1, 6)) for _ in range(2)]
+        hypothesis = random_text(generator, 8, 9)
+        weights = [weights_of(text, generator) for text in (hypothesis, reference)]
+        before = rouge_sal(hypothesis, reference, *weights)
+        if not before:
+            continue
+        for weight in (0, 0.5):
+            inside = [*hypothesis[:-1], [*hypothesis[-1], "x"]], [*weights[0][:-1], [*weights[0][-1], weight]]
+            beside = [*hypothesis, ["x"]], [*weights[0], [weight]]
+            for text, heavier in (inside, beside):
+                after = rouge_sal(text, reference, heavier, weights[1])
+                assert after < before if weight else after == pytest.approx(before, abs=1e-12)
+        tried += 1
+
+
+def test_each_sentence_has_the_weights_of_its_own_words():
+    asked = []
+
+    def saliency(sentences):
+        asked.extend(sentences)
+        return [[len(sentence) * (2 if word == "a" else 1) for word in sentence] for sentence in sentences]
+
+    hypotheses = [[["a", "b"], ["c"]], [], [["b"]]]
+    references = [[["a", "c"]], [["b"]], [["b", "d", "d", "d"], ["a"]]]
+    found = RougeSal(saliency)(hypotheses, references, None)
+    assert asked == [["a", "b"], ["c"], ["b"], ["a", "c"], ["b"], ["b", "d", "d", "d"], ["a"]]
+    expected = [
+        rouge_sal(hypotheses[0], references[0], [[4, 2], [1]], [[4, 2]]),
+        0,
+        rouge_sal(hypotheses[2], references[2], [[1]], [[4, 4, 4, 4], [2]]),
+    ]
+    assert found == pytest.approx(expected) and found[0] == pytest.approx(2 * 5 / 7 / (1 + 5 / 7))
+
+
+def test_entailment_of_each_sentence_by_the_whole_reference():
+    """The probability here is the share of the sentence's words that the premise has."""
+
+    def score(premises, hypotheses):
+        return [sum(w in p for w in h) / len(h) for p, h in zip(premises, hypotheses)]
+
+    reference = [["a", "b"], ["c", "d"]]
+    hypotheses = [[["a", "x"], ["c"]], [], [["b"]], [["a", "b", "c", "d"], ["a", "x", "x", "x"]], [["x"]]]
+    references = [reference] * 4 + [[]]
+    expected = [3 / 4 * (1 / 2 + 1) / 2, 0, 1 / 4, (1 + 1 / 4) / 2, 0]
+    assert Entailment(score)(hypotheses, references, None) == pytest.approx(expected)
+    expected[3] *= 2
+    assert Entailment(score, None)(hypotheses, references, None) == pytest.approx(expected)
+    assert Entailment(score)([[]], [reference], None) == [0]
+
+
 def test_sentences_end_at_the_mark():
     assert split_sentences(["a", "b", "<q>", "c", "<q>"], "<q>") == [["a", "b"], ["c"]]
     assert split_sentences([], "<q>") == split_sentences(["<q>"], "<q>") == []
@@ -65,6 +155,9 @@ def test_rewards_are_found_by_name():
     assert reward_by_name("rouge1")(*texts) == [pytest.approx(0.5)]
     assert reward_by_name(f"{__name__}:Length")(*texts) == [3.0]
     assert set(REWARDS) == {"rouge1", "rouge2", "rougeL"}
+    assert reward_by_name("mine", {"mine": Length})(*texts) == [3.0]
+    with pytest.raises(ValueError, match="choose of rouge1, rouge2, rougeL, mine, or name a class"):
+        reward_by_name("yours", {"mine": Length})
     for wrong, words in (("rouge3", "choose of rouge1"), ("nonesuch:A", "No module"), (f"{__name__}:A", "attribute")):
         with pytest.raises(ValueError, match=f"--rewards {wrong}.*{words}"):
             reward_by_name(wrong)

@@ -17,6 +17,7 @@ from fairseq_etads.self_critical import Samples, SummarizationRL
 
 UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_baseline": "greedy"}
+RL |= {"rougesal_saliency": "idf", "entail_model": None, "entail_length_cap": "1"}
 
 
 def build(pointer="soft", task=None, model="etads", sizes=(), **options):

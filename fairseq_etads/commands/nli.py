@@ -1,0 +1,126 @@
+"""The command ``etads-nli``: entailment models, for the reward ``entail`` and for training on entailment."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, List, Optional
+
+from ..console import Parser, check_positive, run
+from ..text.files import InputError
+from ..text.words import WORD_KINDS
+from .runs import only_warnings
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-nli",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train a model that says how likely a premise entails a hypothesis (decomposable attention, Parikh "
+        "et al. 2016), on SNLI and MultiNLI or on pairs made from the reference summaries of a corpus.",
+        epilog="""\
+examples:
+  etads-nli synthesise runs/mine/text runs/nli/pairs
+  etads-nli train runs/nli/model --train runs/nli/pairs/train.tsv --valid runs/nli/pairs/valid.tsv
+  etads-nli train nli --train snli_1.0_train.jsonl multinli_1.0_train.jsonl --valid snli_1.0_dev.jsonl \\
+      --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
+  etads-nli score nli snli_1.0_test.jsonl
+
+  Files of pairs are the published JSON lines, or have a line PREMISE<tab>HYPOTHESIS<tab>LABEL for each pair. The model
+  is a folder, which fairseq-train reads with --rewards entail --entail-model. docs/rewards.md describes all this.""",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
+    _add_synthesise(commands)
+    _add_train(commands)
+    add = commands.add_parser("score", help="how well a model judges pairs").add_argument
+    add("model", metavar="MODEL", type=Path, help="what etads-nli train has made")
+    add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
+    add("--out", metavar="FILE", type=Path, help="also write how likely each premise entails its hypothesis, a line "
+        "for each pair that has a label")  # fmt: skip
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    return parser
+
+
+def _add_synthesise(commands: Any) -> None:
+    add = commands.add_parser("synthesise", help="make pairs from reference summaries").add_argument
+    add("text", metavar="TEXT", type=Path, help="folder with train.target, valid.target, test.target, or some of them")
+    add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
+    add("--documents", metavar="N", type=int, default=100_000, help="use at most N summaries of a split, evenly spread "
+        "(default: %(default)s)")  # fmt: skip
+    add("--seed", metavar="N", type=int, default=1, help="of what is drawn (default: %(default)s)")
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser("train", help="train a model; the same command goes on after an interruption")
+    add = train.add_argument
+    add("out", metavar="MODEL", type=Path, help="folder for the model")
+    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="pairs to learn from")
+    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs by which the best epoch is chosen")
+    add("--vectors", metavar="FILE", help="word vectors in word2vec's text format, such as GloVe's, which stay as they "
+        "are (default: vectors are learnt)")  # fmt: skip
+    add("--more-words", metavar="FILE", type=Path, nargs="+", default=[], help="with --vectors: texts whose words are "
+        "known, too, such as the summaries to be judged")  # fmt: skip
+    add("--size", metavar="N", type=int, default=50_000, help="know the N most frequent words of the pairs (default: "
+        "%(default)s)")  # fmt: skip
+    add("--embed-dim", metavar="N", type=int, default=300, help="width of word vectors (default: %(default)s)")
+    add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
+    add("--dropout", metavar="P", type=float, default=0.2, help="before each layer (default: %(default)s)")
+    add("--lr", metavar="R", type=float, default=0.001, help="learning rate of Adam (default: %(default)s)")
+    add("--batch-size", metavar="N", type=int, default=64, help="pairs in a batch (default: %(default)s)")
+    add("--epochs", metavar="N", type=int, default=50, help="most epochs (default: %(default)s)")
+    add("--patience", metavar="N", type=int, default=5, help="stop after N epochs without a better accuracy on --valid "
+        "(default: %(default)s)")  # fmt: skip
+    add("--seed", metavar="N", type=int, default=1, help="of weights, order and dropout (default: %(default)s)")
+    add("--words", choices=WORD_KINDS, default="ptb", help="how raw text is cut into words: as etads-prepare --words "
+        "has cut the data whose summaries will be judged (default: %(default)s)")  # fmt: skip
+    add("--keep-case", action="store_true", help="do not lower-case words")
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+
+
+def _synthesise(args: argparse.Namespace) -> None:
+    from .nli_synthesis import synthesise
+
+    check_positive(documents=args.documents)
+    for line in synthesise(args.text, args.out, args.documents, args.seed):
+        print(line)
+
+
+def _train(args: argparse.Namespace) -> None:
+    check_positive(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
+    check_positive(epochs=args.epochs, patience=args.patience)
+    if not 0 <= args.dropout < 1:
+        raise InputError(f"--dropout {args.dropout}: choose a probability, at least 0 and below 1")
+    if not args.lr > 0:
+        raise InputError(f"--lr {args.lr}: choose a number above 0")
+    if args.more_words and not args.vectors:
+        raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")
+    _import_fairseq()
+    from .nli_training import Settings, train
+
+    names = Settings.__dataclass_fields__
+    given = {name: value for name, value in vars(args).items() if name in names}
+    print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
+
+
+def _score(args: argparse.Namespace) -> None:
+    _import_fairseq()
+    from .nli_training import judge
+
+    print(judge(args.model, args.pairs, args.out, args.device))
+
+
+def _import_fairseq() -> None:
+    """Import torch and fairseq: late, so that --help, --version and wrong options are answered without waiting."""
+    from .. import plugin  # noqa: F401  # it keeps fairseq quiet
+
+    only_warnings()
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-nli`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    work = {"synthesise": _synthesise, "train": _train, "score": _score}
+    return run("etads-nli", lambda: work[args.command](args), ValueError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""What must be seen of a row of a recipe that trains with rewards, or with a closed-book decoder; see recipe_checks."""
+
+import json
+
+import pytest
+from recipe_checks import continuation, recurrent
+
+
+def rewarded(has_rewards, again=False):
+    """Whether summaries were drawn and rewarded; whether training began with the model of the row likelihood."""
+
+    def check(run):
+        continuation(True)(run)
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert ("sampled_words" in log and "reward_rougeL" in log) == has_rewards
+        first = str(run.option("finetune_from_model", "checkpoint"))
+        assert first.endswith("likelihood-1/checkpoints/checkpoint_best.pt") == again
+
+    return check
+
+
+def closed_book(has_it=True, coverage=False, rewards=False):
+    """See et al.'s model, in training with a second decoder that summaries are written without; and rewards."""
+
+    def check(run):
+        recurrent(pointer="soft", coverage=coverage, words=(36, 36))(run)
+        assert any(key.startswith("decoder.closed_book.") for key in run.parameters) == has_it
+        assert run.option("closed_book_weight", "criterion") == pytest.approx(0.667 if has_it else 0)
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert ("closed_book_loss" in log) == has_it and ("reward_rougeL" in log) == rewards
+        if rewards:
+            assert "loaded" in log and "but not in this model" not in log
+            assert run.option("best_checkpoint_metric", "checkpoint") == "rougeL"
+        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
+
+    return check
+
+
+def rougesal(run):
+    """See et al.'s model with coverage goes on with both rewards by turns; entailment was learnt from the summaries."""
+    assert str(run.option("pointer")) == "soft" and any("coverage_weight" in key for key in run.parameters)
+    log = (run.folder / "train.log").read_text(encoding="utf-8")
+    assert "loaded" in log and "but not in this model" not in log and "--rougesal-saliency idf: reading 13 " in log
+    for reward in ("rougesal", "entail"):
+        assert all(0 <= value <= 1 for name in ("reward", "greedy") for value in run.figures(f"{name}_{reward}"))
+    nli = run.folder.parent / "nli"
+    assert (nli / "pairs/train.tsv").read_text(encoding="utf-8").count("\tentailment\n") >= 13
+    training = json.loads((nli / "model/config.json").read_text(encoding="utf-8"))["training"]
+    assert training["options"]["train"][0].endswith("nli/pairs/train.tsv") and training["accuracy"] > 0.4
+    assert run.option("entail_model", "criterion").endswith("nli/model")
+    assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120

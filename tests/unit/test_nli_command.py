@@ -1,0 +1,216 @@
+"""etads-nli: pairs made of summaries, training to an accuracy, going on after a kill, and judging."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from safetensors.torch import load_file
+from seeds import shifted
+
+from fairseq_etads.commands import nli_training
+from fairseq_etads.commands.nli import main
+from fairseq_etads.commands.nli_synthesis import SHORTEST, Reference, Synthesis, kind_of, part_of, read_references
+from fairseq_etads.data.nli_pairs import NliPair, read_pairs, tabbed_line
+from fairseq_etads.models.nli import EntailmentScorer
+from fairseq_etads.text.files import InputError
+
+SMALL = [
+    "--embed-dim",
+    "24",
+    "--width",
+    "24",
+    "--dropout",
+    "0",
+    "--lr",
+    "0.005",
+    "--batch-size",
+    "32",
+    "--device",
+    "cpu",
+]
+WORDS = [f"word{number}" for number in range(20)]
+
+
+def write_containment(path, count, seed):
+    """Entailed if the premise has all words of the hypothesis; otherwise one is exchanged."""
+    generator = random.Random(shifted(seed))
+    with open(path, "w") as file:
+        for number in range(count):
+            premise = generator.sample(WORDS, 6)
+            hypothesis = generator.sample(premise, 3)
+            if number % 2:
+                hypothesis[generator.randrange(3)] = generator.choice([w for w in WORDS if w not in premise])
+            pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
+            file.write(tabbed_line(pair))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    return write_containment(folder / "train.tsv", 3000, 1), write_containment(folder / "valid.tsv", 300, 2)
+
+
+def train(out, pairs, *options):
+    return main(["train", str(out), "--train", pairs[0], "--valid", pairs[1], *SMALL, *options])
+
+
+@pytest.fixture(scope="module")
+def trained(pairs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained") / "model"
+    assert train(out, pairs, "--epochs", "10", "--patience", "10") == 0
+    return out
+
+
+def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
+    test = write_containment(tmp_path / "test.tsv", 300, 3)
+    assert main(["score", str(trained), test, "--out", str(tmp_path / "scores.txt"), "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert float(said.split("accuracy ")[1].split(";")[0]) > 0.95, said
+    scores = [float(line) for line in (tmp_path / "scores.txt").read_text().splitlines()]
+    labels = [pair.label == "entailment" for pair in read_pairs(tmp_path / "test.tsv")]
+    assert sum((score > 0.5) == label for score, label in zip(scores, labels)) / 300 > 0.95
+    premise, *others = WORDS[:6], [WORDS[7], *WORDS[:2]]
+    found = EntailmentScorer.load(trained).score([premise, premise], [WORDS[:3], *others])
+    assert found[0] > found[1], "a scorer in Python is the same model"
+
+
+def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
+    """Killed while the model of the second epoch is stored; with dropout, whose draws depend on the epoch alone."""
+    options = ("--dropout", "0.3", "--epochs", "3", "--batch-size", "300")
+    assert train(tmp_path / "whole", pairs, *options) == 0
+    stored = nli_training.write_model
+
+    def killed(folder, weights, name="model.safetensors"):
+        if int(weights.get("progress", [0])[0]) == 2:
+            raise KeyboardInterrupt
+        stored(folder, weights, name)
+
+    monkeypatch.setattr(nli_training, "write_model", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "parts", pairs, *options)
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert train(tmp_path / "parts", pairs, *options) == 0
+    said = capsys.readouterr().out
+    assert "epoch 1:" not in said and "epoch 2:" in said and "epoch 3:" in said
+    for name in ("model.safetensors", "training.safetensors"):
+        whole, parts = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
+        assert whole.keys() == parts.keys() and all((whole[key] == parts[key]).all() for key in whole)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
+    about = json.loads((trained / "config.json").read_text())["training"]
+    assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 3000
+    monkeypatch.setattr(nli_training.Trainer, "epoch", lambda *_: pytest.fail("it was trained again"))
+    assert train(trained, pairs, "--epochs", "10", "--patience", "10") == 0
+    assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
+
+
+def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
+    rights = iter([200, 250, 240, 250, 299])
+    monkeypatch.setattr(nli_training, "_right", lambda *_: next(rights))
+    assert train(tmp_path / "model", pairs, "--patience", "2", "--batch-size", "1000") == 0
+    assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2
+
+
+def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
+    (tmp_path / "vectors.txt").write_text(f"{WORDS[0]} {'0.5 ' * 23}1\nelsewhere {'0.25 ' * 23}1\n")
+    (tmp_path / "texts").write_text("Elsewhere, nowhere.\n")
+    more = ["--vectors", str(tmp_path / "vectors.txt"), "--more-words", str(tmp_path / "texts")]
+    assert train(tmp_path / "model", pairs, *more, "--epochs", "1", "--batch-size", "1000") == 0
+    scorer = EntailmentScorer.load(tmp_path / "model")
+    rows = {word: scorer.model.table.weight[scorer.dictionary.index(word)] for word in (WORDS[0], "elsewhere")}
+    assert rows[WORDS[0]][0] == 0.5 and rows["elsewhere"][0] == 0.25
+    assert "nowhere" in scorer.dictionary and "unheard" not in scorer.dictionary
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--lr", "0.1"], "it was trained with another --lr (0.005, now 0.1); choose another folder"),
+        (["--keep-case"], "it was trained with another --keep-case"),
+        (["--dropout", "1"], "--dropout 1.0: choose a probability, at least 0 and below 1"),
+        (["--lr", "0"], "--lr 0.0: choose a number above 0"),
+        (["--more-words", "x"], "--more-words has no effect without --vectors"),
+        (["--width", "0"], "--width 0: choose 1 or more"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(options, words, trained, pairs, capsys):
+    assert train(trained, pairs, *options) == 2
+    assert words in capsys.readouterr().err
+
+
+TEXT = [
+    "John Smith met 12 people in Paris, and they talked for hours. <q> It rained there.",
+    "Mary went to London on Monday because Peter had asked her. <q> No.",
+    "The price rose by 5 % while Acme sold 300 cars .",
+]
+
+
+def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.target").write_text("\n".join(TEXT * 20) + "\n")
+    assert main(["synthesise", str(tmp_path), str(tmp_path / "pairs")]) == 0
+    counts = Counter(pair.label for pair in read_pairs(tmp_path / "pairs" / "train.tsv"))
+    said = capsys.readouterr().out
+    assert f"train.tsv: {sum(counts.values()):,} pairs from 60 summaries" in said and "valid.tsv" in said
+    assert counts["entailment"] == 80, "one of each sentence but the one that is too short"
+    assert counts["neutral"] > 20 and counts["contradiction"] > 20
+    references = read_references(tmp_path / "train.target")
+    sentences = "".join(f" {' '.join(words)} \n" for reference in references for words in reference.sentences)
+    premises = {" ".join(words) for reference in references for words in (reference.words, *reference.sentences)}
+    for pair in read_pairs(tmp_path / "pairs" / "train.tsv"):
+        assert pair.premise in premises and len(pair.hypothesis.split()) >= SHORTEST
+        inside = f" {pair.hypothesis} " in sentences
+        new = [w for w in pair.hypothesis.split() if w.lower() not in pair.premise.lower().split()]
+        if pair.label == "entailment":
+            assert not new and inside
+        elif pair.label == "neutral":
+            assert new and inside
+        else:
+            assert len(new) == 1 and kind_of(new[0], False) and any(kind_of(w, False) for w in pair.premise.split())
+    first = (tmp_path / "pairs" / "train.tsv").read_text()
+    assert main(["synthesise", str(tmp_path), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "train.tsv").read_text() == first
+    assert main(["synthesise", str(tmp_path), str(tmp_path / "fewer"), "--documents", "7"]) == 0
+    assert "pairs from 7 summaries" in capsys.readouterr().out
+
+
+def test_clauses_and_long_parts_are_taken():
+    words = ["he", "said", "that", "the", "small", "dog", "barked", ",", "and", "left"]
+    generator = random.Random(shifted(4))
+    found = Counter(" ".join(part_of(words, generator)) for _ in range(300))
+    assert found["the small dog barked"] > 100, "a clause"
+    assert any(len(part.split()) == len(words) for part in found) and min(len(p.split()) for p in found) >= 4
+
+
+@pytest.mark.parametrize(
+    "word, first, kind",
+    [("12", True, "number"), ("$3.5", False, "number"), ("Paris", False, "name"), ("Paris", True, None)]
+    + [("The", False, None), ("I", False, None), ("paris", False, None), ("1990s", False, None), (",", False, None)],
+)
+def test_numbers_and_names(word, first, kind):
+    assert kind_of(word, first) == kind
+
+
+def test_a_single_summary_has_no_neutral_pairs():
+    synthesis = Synthesis([Reference([["a", "b", "c"]])], "1")
+    assert {pair.label for _ in range(9) for pair in synthesis.pairs(0)} == {"entailment"}
+
+
+def test_text_without_summaries_is_refused(tmp_path, capsys):
+    assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
+    assert "it has no train.target, valid.target or test.target" in capsys.readouterr().err
+    (tmp_path / "train.target").write_text("a b\n")
+    assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
+    assert "no sentence of 3 or more words" in capsys.readouterr().err
+
+
+def test_a_training_without_pairs_is_refused(tmp_path, pairs):
+    (tmp_path / "empty.tsv").touch()
+    with pytest.raises(InputError, match=r"empty\.tsv: no pair with a label"):
+        nli_training.Pairs.read([tmp_path / "empty.tsv"], nli_training.Settings((), ()).config.tokenizer(), Counter())

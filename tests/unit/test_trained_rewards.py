@@ -1,0 +1,123 @@
+"""The rewards rougesal and entail as options of summarization_rl: where their weights and probabilities come from."""
+
+import logging
+import math
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from helpers import make_task
+from test_criterions import DEFAULTS, make_sample
+from test_selector import build as build_selector
+from test_selector import units
+from test_self_critical import RL, build
+
+from fairseq_etads.models.nli import NliConfig, write_config, write_model
+from fairseq_etads.self_critical import SummarizationRL
+from fairseq_etads.text.files import InputError
+from fairseq_etads.trained_rewards import Frequencies, Rewards, Tagger
+
+
+@pytest.fixture(scope="module")
+def nli(tmp_path_factory):
+    """A small entailment model that knows some of the words of the tasks below; lower-cased, as they are."""
+    folder, config = tmp_path_factory.mktemp("nli"), NliConfig(embed_dim=4, width=5)
+    dictionary = Dictionary()
+    for number in range(12):
+        dictionary.add_symbol(f"w{number}")
+    torch.manual_seed(1)
+    write_config(folder, config, dictionary, {})
+    write_model(folder, config.make_model(dictionary).state_dict())
+    return str(folder)
+
+
+class Documents:
+    """Stands in for a training split: documents as ids, with the end symbol."""
+
+    def __init__(self, documents):
+        self.src = [torch.tensor([*document, 2]) for document in documents]
+
+
+def test_saliency_is_the_inverse_frequency_in_training_documents(monkeypatch):
+    task = make_task(tail=3)
+    monkeypatch.setattr(task, "dataset", lambda split: {"train": Documents([[5, 5, 6], [5, 44], [5]])}[split])
+    weights = Frequencies(task)([["w1", "w2"], ["rare0", "unheard-of"], []])
+    seen_once = (math.log(4 / 2) + 1) / (math.log(4) + 1)
+    expected = [[1 / (math.log(4) + 1), seen_once], [seen_once, 1.0], []]
+    assert [pytest.approx(row) for row in expected] == weights
+
+
+def test_documents_are_read_once_and_when_they_are_wanted(monkeypatch):
+    task, read = make_task(), []
+    monkeypatch.setattr(task, "dataset", lambda split: read.append(split) or Documents([[5]]))
+    saliency = Frequencies(task)
+    assert not read, "a criterion is built before the data are loaded"
+    assert saliency([["w1"]]) == saliency([["w1"]]) and read == ["train"]
+
+
+def test_rewards_of_all_kinds_take_turns(nli, monkeypatch):
+    """Over ten updates; what the criterion logs of each is what the reward returned."""
+    model, ours = build(rewards="rougesal,entail", entail_model=nli)
+    monkeypatch.setattr(ours.task, "dataset", lambda split: Documents([[5, 6], [5]]))
+    model.train()
+    seen = []
+    for update in range(10):
+        ours.set_num_updates(update)
+        logs = ours(model, make_sample())[2]
+        seen += [key for key in logs if key.startswith("reward_") and not key.endswith("_count")]
+        assert 0 <= logs[seen[-1]] <= logs[f"{seen[-1]}_count"]
+    assert seen == ["reward_rougesal", "reward_entail"] * 5
+    assert not ours.state_dict(), "checkpoints would hold the entailment model, or the summariser twice"
+
+
+def test_entailment_is_judged_of_whole_words(nli):
+    """The scorer knows w1, w2 and w3, and of the pieces none."""
+    task, cut = make_task(), make_task()
+    cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]  # as BPE makes them
+    whole = Rewards("entail", "idf", nli, "1", task)(0, [[["w1", "w2"]]], [[["w1", "w3"]]], [[]], "cpu")
+    joined = Rewards("entail", "idf", nli, "1", cut)(0, [[["w@@", "1", "w2"]]], [[["w1", "w@@", "3"]]], [[]], "cpu")
+    assert joined == whole != [0.0]
+
+
+def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
+    caplog.set_level(logging.WARNING)
+    Rewards("entail", "idf", nli, "1", make_task())
+    assert "its words are of the kind ptb, and those of the data seem to be of the kind moses" in caplog.text
+
+
+def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
+    """Whatever stands beside the sentence; a checkpoint of fairseq-train is read in tests/e2e."""
+    task, model = build_selector("word_tagger")
+    path = tmp_path / "tagger.pt"
+    path.touch()
+    monkeypatch.setattr("fairseq.checkpoint_utils.load_model_ensemble_and_task", lambda *_: ([model], None, task))
+    tagger, words = Tagger(str(path), task), task.source_dictionary
+    sentences = [[words[5], words[45], words[9]], [], [words[7]], [words[7], "unheard-of"]]
+    found = tagger(sentences)
+    assert list(map(len, found)) == [3, 0, 1, 2] and tagger([]) == []
+    for sentence, row in zip(sentences, found):
+        ids = [words.index(word) for word in sentence]
+        assert row == pytest.approx(units(model, [ids])[0] if ids else [], abs=1e-6)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    _, model = build_selector("sentence_extractor")
+    with pytest.raises(ValueError, match="its model is no word tagger"):
+        Tagger(str(path), task)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"rewards": "entail"}, "--rewards entail: --entail-model is missing; etads-nli train makes one"),
+        ({"entail_model": "somewhere"}, "--entail-model somewhere has no effect without --rewards entail"),
+        ({"entail_length_cap": "none"}, "--entail-length-cap none has no effect without --rewards entail"),
+        ({"rewards": "entail", "entail_length_cap": "0"}, "--entail-length-cap 0: choose a number above 0, or none"),
+        ({"rewards": "entail", "entail_model": "nowhere"}, "nowhere: not an entailment model"),
+        ({"rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt has no effect without --rewards rougesal"),
+        ({"rewards": "rougesal", "rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt: no such file; choose idf"),
+        ({"rewards": "rouge"}, "choose of rouge1, rouge2, rougeL, rougesal, entail, or name a class"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
+        SummarizationRL(make_task(), **{**DEFAULTS, **RL, **options})
+    assert words in str(error.value)
