@@ -31,6 +31,7 @@ _DECODING = (
     *("extractive_weights", "recombine"),
 )
 _SCORING = ("samples", "print_samples")
+_AUXILIARY = ("data", "every", "batch_size", "words", "keep_case")
 _GENERATING = ("args", "post_process", "detok", "detok_args")
 
 
@@ -208,6 +209,8 @@ def check_task_options(task_cfg: Any) -> None:
         _need(given, f"eval_rouge_{option}", task_cfg.eval_rouge, "--eval-rouge")
     for option in _GENERATING:
         _need(given, f"eval_rouge_{option}", generates, "--eval-rouge or --validation-samples")
+    for option in _AUXILIARY:
+        _need(given, f"auxiliary_{option}", str(task_cfg.auxiliary_task) != "none", "--auxiliary-task")
     _need(given, "eval_rouge_detok_args", task_cfg.eval_rouge_detok, "--eval-rouge-detok")
     ignored = [_shown(option, given[option]) for option in _DECODING if option in given]
     if ignored and not generates:

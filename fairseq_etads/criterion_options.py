@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
-OURS = ("summarization_nll", "summarization_rl")
+OURS = ("summarization_nll", "summarization_rl", "summarization_raml")
 """This project's criterions, which know of pointers and candidates."""
 
 
@@ -87,6 +87,11 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         raise ValueError(
             f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
             "choose --criterion summarization_nll, which has --label-smoothing too"
+        )
+    if large_vocabulary_trick and name == "summarization_raml":
+        raise ValueError(
+            "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
+            "choose one"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(

@@ -127,9 +127,14 @@ class SummarizationNLL(FairseqCriterion):
         The losses of coverage, extraction, inconsistency, selection and a closed-book decoder count in training only,
         so that validation losses before and after the start of coverage compare, and those of models with and without
         the rest.
+
+        Args:
+            sample: a batch. Its "weights" (N,), if it has them, are those of its rows in the loss and in what is
+                logged: N rows then stand for "nsentences" pairs and "ntokens" words.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
+        pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
         pointer: Optional[PointerOutput] = extra.get("pointer")
 
         coverage = nll.new_zeros(nll.shape)
@@ -143,32 +148,32 @@ class SummarizationNLL(FairseqCriterion):
             loss = (1 - gamma) * loss + gamma * logs["closed_book_loss"]
         loss = loss.masked_fill(~real, 0)
         overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
-        total = self._sum(loss, real)
+        total = self._sum(loss, real, weights)
         if overflows:
             total = total * math.nan  # so that the gradient overflows, too
         if model.training and weight:
-            total = total + weight * self._sum(coverage, real)
+            total = total + weight * self._sum(coverage, real, weights)
         for name, (weight, values) in self.extractor_losses(model, sample, extra, real).items():
             logs[name] = values
             if model.training:
-                total = total + weight * self._sum(values, real)
+                total = total + weight * self._sum(values, real, weights)
         selection = selection_loss(extra, sample, self.no_words, model.training) if self.selection_weight else None
         if selection is not None and model.training:
-            total = total + self.selection_weight * self._sum(selection[:, None] * real, real)
+            total = total + self.selection_weight * self._sum(selection[:, None] * real, real, weights)
 
         logging_output = {
             "loss": total.detach(),
-            "nll_loss": nll.detach().masked_fill(~real, 0).sum(),
             "ntokens": sample["ntokens"],
-            "nsentences": len(real),
-            "sample_size": len(real) if self.sentence_avg else sample["ntokens"],
-            **{name: value.detach().masked_fill(~real, 0).sum() for name, value in logs.items()},
+            "nsentences": pairs,
+            "sample_size": pairs if self.sentence_avg else sample["ntokens"],
             **figures.logs(),
         }
         if self.coverage_weight:
-            logging_output["coverage_loss"] = coverage.detach().sum()
+            logs["coverage_loss"] = coverage
+        for name, value in {"nll_loss": nll, **logs}.items():
+            logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
         if selection is not None:
-            logging_output["selection_loss"] = selection.detach().sum()
+            logging_output["selection_loss"] = (selection.detach() * weights).sum()
         return total, logging_output["sample_size"], logging_output
 
     def _losses(
@@ -193,11 +198,14 @@ class SummarizationNLL(FairseqCriterion):
         nll, loss, logs = self._likelihood(log_vocab, pointer, columns, vocabulary.candidates)
         return nll, loss, columns != self.padding_idx, logs, extra
 
-    def _sum(self, values: Tensor, real: Tensor) -> Tensor:
-        """The sum of values (N, T), 0 at padding; with --length-normalised of each summary's mean over its words."""
+    def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
+        """The sum of values (N, T), 0 at padding, each row of which has a weight (N,).
+
+        With --length-normalised it is the sum of each summary's mean over its words.
+        """
         if self.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
-        return values.sum()
+        return (values * weights[:, None]).sum()
 
     @staticmethod
     def _attention(extra: Dict[str, Any]) -> Tensor:

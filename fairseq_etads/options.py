@@ -14,8 +14,9 @@ from .evaluation.validation import POST_PROCESS
 from .search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
 from .search.penalties import Scoring
 from .search.settings import SearchSettings
-from .text.words import SENTENCE_MARK
+from .text.words import SENTENCE_MARK, WORD_KINDS
 
+AUXILIARY_TASKS = ("none", "entailment")
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
 """ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
@@ -81,6 +82,29 @@ class SummarizationConfig(FairseqDataclass):
             "--selection-loss (default: DATA)"
         },
     )
+    auxiliary_task: ChoiceEnum(AUXILIARY_TASKS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "what the encoder of a recurrent model learns beside summarisation. entailment: what a premise "
+            "says of a hypothesis (Li et al. 2018)"
+        },
+    )
+    auxiliary_data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with its pairs: files *train*.jsonl as of SNLI and MultiNLI, or *train*.tsv as of etads-nli"
+        },
+    )
+    auxiliary_every: str = field(
+        default="100:10",
+        metadata={"help": "N:M: after each N updates of summarisation come M of the auxiliary task"},
+    )
+    auxiliary_batch_size: int = field(default=64, metadata={"help": "pairs in a batch of the auxiliary task"})
+    auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
+        default="ptb",
+        metadata={"help": "how its texts are cut into words: as etads-prepare --words has cut the documents"},
+    )
+    auxiliary_keep_case: bool = field(default=False, metadata={"help": "do not lower-case its texts"})
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
@@ -227,6 +251,8 @@ class SummarizationConfig(FairseqDataclass):
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
     maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
+    seed: int = II("common.seed")
+    clip_norm: float = II("optimization.clip_norm")
     train_subset: str = II("dataset.train_subset")
     batch_size: Optional[int] = II("dataset.batch_size")
     dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]

@@ -5,7 +5,7 @@ from . import compat, distributed
 compat.install()
 distributed.install()
 
-from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
+from . import criterions, optim, reward_augmented, selection_criterion, self_critical, task  # noqa: E402
 from .models import convs2s, nnlm, rnn, selector, transformer  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
@@ -16,6 +16,7 @@ __all__ = [
     "distributed",
     "nnlm",
     "optim",
+    "reward_augmented",
     "rnn",
     "selection_criterion",
     "selector",

@@ -15,6 +15,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
+from .auxiliary import AuxiliaryTraining
 from .checks import CheckedOptions
 from .compat import skips_overflows
 from .data.checked import CheckedTask
@@ -35,7 +36,9 @@ logger = logging.getLogger(__name__)
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(CheckedTask, CheckedOptions, FactoredTask, SelectedTask, ForeignModels, FairseqTask):
+class SummarizationTask(
+    CheckedTask, CheckedOptions, FactoredTask, SelectedTask, AuxiliaryTraining, ForeignModels, FairseqTask
+):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as

@@ -452,6 +452,14 @@ summarise_and_score() {
     score_once "$run" "$data/text"
 }
 
+# summarise_and_score_duc RUN DUC [options of generate.sh]: RUN/duc.txt of the documents in DUC, and recall at 75 bytes, RUN/duc.json.
+summarise_and_score_duc() {
+    local run=$1 duc=$2
+    shift 2
+    summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" "$@"
+    [ "$run/duc.json" -nt "$run/duc.txt" ] || etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+}
+
 # The optimiser of Nallapati et al.: Adadelta as in the code that they started from, which ignores their rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 

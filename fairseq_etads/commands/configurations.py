@@ -17,6 +17,7 @@ _NEEDS = {
     "pointer_generator_coverage": "It begins with a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
+    "entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs",
 }
 """What a training needs besides the data, where that is part of its system."""
 _SIZES = (
@@ -123,6 +124,15 @@ _OWN: Dict[str, Dict[str, Any]] = {
     },
     "convs2s_gigaword": _GIGAWORD,
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
+    # the first of the two stages of scripts/reproduce/entail_gigaword.sh
+    "entail_s2s": {
+        "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "sentence_avg": True},
+        "dataset": {"batch_size": 64},
+        "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
+    },
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),
     "pointer_generator": _SEE,

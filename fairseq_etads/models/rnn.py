@@ -16,6 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
+from ..layers.pair_classifier import PAIR_CLASSIFIER, PairClassifier
 from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
@@ -43,7 +44,10 @@ CELLS = ("gru", "lstm", "elman")
 BRIDGES = ("tanh", "relu", "zero")
 QUERIES = ("before", "after")
 SCORES = ("additive", "dot")
-READOUTS = ("tanh", "linear", "none")
+FEEDS = ("context", "readout")
+READOUTS = ("tanh", "linear", "luong", "none")
+GATES = ("none", "selective")
+DROPOUT_PLACES = ("words", "state")
 
 
 @dataclass
@@ -75,6 +79,13 @@ class RecurrentConfig(FairseqDataclass):
     encoder_window: int = field(
         default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
     )
+    encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "selective: a gate lets a part of each encoder state through to the decoder, by the state and the "
+            "last ones of both directions (Zhou et al. 2017)"
+        },
+    )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
@@ -103,21 +114,37 @@ class RecurrentConfig(FairseqDataclass):
             "after the step, which has read the context of the step before (See et al. 2017)"
         },
     )
+    input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
+        default="context",
+        metadata={
+            "help": "with --attention-query after, what the cell reads of the step before: the context, or the readout "
+            "(Luong et al. 2015)"
+        },
+    )
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
             "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
-            "weights (Chopra et al. 2016)"
+            "weights (Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
             "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); none: [state; context] itself"
+            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); none: [state; "
+            "context] itself"
         },
     )
-    dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors, encoder states and readout"})
+    output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout probability, see --dropout-at"})
+    dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
+        default="words",
+        metadata={
+            "help": "what --dropout acts on beside the readout. words: word vectors and encoder states; state: the "
+            "decoder's state after each step, in the place of these"
+        },
+    )
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
     )
@@ -295,6 +322,11 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
                 config.closed_book_cut,
             )
         model = cls(encoder, decoder)
+        model.pair_classifier = None
+        if task.auxiliary_classes and not task.is_loading:
+            width = 2 * config.encoder_hidden_size
+            sizes = (width, config.encoder_hidden_size, task.auxiliary_classes)
+            model.pair_classifier = PairClassifier(*sizes, config.dropout)
         if config.paper_init:
             begin_as_see_et_al(model)
         if config.uniform_init:
@@ -321,6 +353,12 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
+    def classify_pairs(self, first: Tensor, second: Tensor) -> Tensor:
+        """Logits (N, C) of the classes of pairs of texts, ids (N, S) and (N, S'); for --auxiliary-task."""
+        vectors = (self.encoder.document_vectors(texts) for texts in (first, second))
+        logits: Tensor = self.pair_classifier(*vectors)
+        return logits
+
     @property
     def factors(self) -> Any:
         """Names of the source factors that the model reads, in the order of its input."""
@@ -332,8 +370,9 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
         Raises:
             ValueError: they were trained with other dictionaries or other source factors.
         """
-        if self.decoder.closed_book is None:
-            state_dict = {name: value for name, value in state_dict.items() if not name.startswith(CLOSED_BOOK)}
+        for part, name in ((self.decoder.closed_book, CLOSED_BOOK), (self.pair_classifier, PAIR_CLASSIFIER)):
+            if part is None:
+                state_dict = {key: value for key, value in state_dict.items() if not key.startswith(name)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         start, end = "encoder.factors.", ".weight"

@@ -42,10 +42,8 @@ for seed in $seeds; do
             ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
         summarise_and_score "$run" "$data" --beam 5 --max-len 30 ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
         if [ -n "$duc" ]; then
-            summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" --beam 5 --min-len 14 --max-len 30 \
+            summarise_and_score_duc "$run" "$duc" --beam 5 --min-len 14 --max-len 30 \
                 ${device[@]+"${device[@]}"} ${decoding[@]+"${decoding[@]}"}
-            [ "$run/duc.json" -nt "$run/duc.txt" ] ||
-                etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
         fi
     done
 done

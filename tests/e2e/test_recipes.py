@@ -8,6 +8,7 @@ import re
 
 import pytest
 from abs_checks import attention_based
+from entailment_checks import entailment
 from recipe_checks import (
     aggregation,
     bart,
@@ -180,6 +181,11 @@ RECIPES_AND_ROWS = [
             *("--steps", str(STEPS), "--coverage-steps", str(STEPS)),
         ),
         more=(*RECURRENT[:-2], "--validate-interval", "100"),
+    ),
+    Recipe(
+        "entail_gigaword", gigaword, {"mtl": entailment(False), "entail": entailment(True)},
+        given=("--cpu", "--every", "5:2"), duc=lambda row: True,
+        more=(*RECURRENT, "--readout-dim", "8", "--lr", "0.01"), scores=("rouge.json", "duc.json"),
     ),
     Recipe(
         "debian_etads", debian,

@@ -19,7 +19,7 @@ LEVELS = [
     {"search", "criterion_options"},
     {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
     {"options", "trained_rewards"},
-    {"self_critical"},
+    {"self_critical", "reward_augmented", "auxiliary"},
     {"checks"},
     {"task"},
     {"plugin"},

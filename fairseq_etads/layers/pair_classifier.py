@@ -1,0 +1,31 @@
+"""A classifier of pairs of texts on the vectors that an encoder gives them."""
+
+import torch
+from torch import Tensor, nn
+
+PAIR_CLASSIFIER = "pair_classifier."
+"""How the names of its weights begin in a model, which has them in training alone."""
+
+
+class PairClassifier(nn.Module):
+    """Logits of classes of a pair with the vectors u and v: MLP([u; v; |u-v|; u*v]), with two hidden layers of tanh.
+
+    There is dropout before each of its three layers (Li, Zhu, Zhang and Zong 2018).
+
+    Args:
+        width: of u and v. hidden: of the hidden layers. classes: how many.
+    """
+
+    def __init__(self, width: int, hidden: int, classes: int, dropout: float):
+        super().__init__()
+        sizes = (4 * width, hidden, hidden, classes)
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in zip(sizes, sizes[1:]))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """u and v of N pairs, each (N, W) -> logits (N, C)."""
+        x = torch.cat([first, second, (first - second).abs(), first * second], dim=1)  # (N, 4W)
+        for layer in self.layers[:-1]:
+            x = torch.tanh(layer(self.dropout(x)))
+        logits: Tensor = self.layers[-1](self.dropout(x))
+        return logits

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Entail-s2s (Li, Zhu, Zhang and Zong, COLING 2018) on Gigaword: summarisation beside entailment recognition, then rewards for entailment.
+#
+#   scripts/prepare_gigaword.sh --data DIR --out data/gigaword -- --separate-dictionaries --source-size 119505 --target-size 68885
+#   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
+#   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --words spaces --vectors glove.840B.300d.txt --more-words data/gigaword/text/train.target
+#   scripts/reproduce/entail_gigaword.sh --data data/gigaword --nli nli --entail-model nli/model [--duc data/duc2004] [options] [-- options of fairseq-train]
+#
+#   --data DIR       what scripts/prepare_gigaword.sh made
+#   --duc DIR        what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --nli DIR        pairs to recognise entailment in: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
+#   --entail-model DIR   made by etads-nli train on such pairs, for the reward
+#                    default of both: a stand-in, synthetic pairs that etads-nli makes of the titles, and a model trained on them, in
+#                    OUT/nli; scores with them are of another system ("synthetic NLI")
+#   --out DIR        default: runs/entail_gigaword in the repository
+#   --rows LIST      of the rows below; default: both
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --every N:M      after N updates of summarisation M of entailment recognition (default: 100:10)
+#
+#   ROW      trained by                                                        published R-1 / R-2 / R-L; DUC-2004
+#   mtl      summarisation and entailment recognition with one encoder         (not in the tables that we have)
+#   entail   then reward-augmented likelihood with entailment as the reward    35.33 / 17.27 / 33.19; 29.33 / 10.24 / 25.24
+#
+# As in the paper and its code: bidirectional LSTM and decoder of 512, vectors of 300, a selective gate, dropout 0.5, weights uniform
+# within 0.1; batches of 64, Adam with rate 5e-4, gradient norm at most 5, the loss of a summary is that of all its words; validation
+# every 2,000 updates by ROUGE-2, the end after 30 without a better one; 5 samples at temperature 0.85; beam 10, at most 20 words, no
+# normalisation by length.
+# Deviations: the rate is halved after an epoch without a better ROUGE-2 (after 12 validations, and the best model is loaded again);
+# ROUGE-2 of the first 200 validation pairs; 100 words of an article and 30 of a title; the published code has no gate; pairs are
+# lower-cased and cut at spaces, as the titles are.
+# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+
+all="mtl entail"
+data="" duc="" nli="" entail_model="" out=$ROOT/runs/entail_gigaword rows=$all seeds="1" every=100:10
+read_options "--data --duc --nli --entail-model --out --rows --seeds --cpu --every --" "$@"
+need_choices --rows "$rows" "$all"
+need_prepared --data "$data" scripts/prepare_gigaword.sh
+[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+[ -z "$nli" ] || [ -d "$nli" ] || die "--nli $nli: no such folder"
+[ -z "$entail_model" ] || [ -f "$entail_model/config.json" ] ||
+    die "--entail-model $entail_model: no entailment model in it; etads-nli train makes one"
+use_environment
+
+# train_on_gigaword RUN SEED [options of fairseq-train]
+train_on_gigaword() {
+    local run=$1 seed=$2
+    shift 2
+    train_once "$run" "$data/prepared" --arch entail_s2s --batch-size 64 --required-batch-size-multiple 1 --sentence-avg \
+        --truncate-source 100 --truncate-target 30 --optimizer adam --lr 5e-4 --clip-norm 5 --lr-scheduler reduce_lr_on_plateau \
+        --lr-shrink 0.5 --lr-patience 0 --max-epoch 100 --validate-interval-updates 2000 --patience 30 --eval-rouge \
+        --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric --seed "$seed" "$@" \
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+}
+
+mkdir -p "$out"
+[ -n "$nli" ] && [ -n "$entail_model" ] || train_nli "$data/text" "$out/nli" --words spaces
+nli=${nli:-$out/nli/pairs} entail_model=${entail_model:-$out/nli/model}
+decoding=(--beam 10 --max-len 20 ${device[@]+"${device[@]}"} -- --unnormalized)
+for seed in $seeds; do
+    train_on_gigaword "$out/mtl-$seed" "$seed" --auxiliary-task entailment --auxiliary-data "$nli" --auxiliary-every "$every" \
+        --auxiliary-words spaces
+    for row in $rows; do
+        run=$out/$row-$seed
+        if [ "$row" = entail ]; then
+            train_on_gigaword "$run" "$seed" --finetune-from-model "$out/mtl-$seed/checkpoints/checkpoint_best.pt" \
+                --criterion summarization_raml --raml-reward entail --raml-entailment-model "$entail_model" \
+                --raml-temperature 0.85 --raml-samples 5
+        fi
+        summarise_and_score "$run" "$data" "${decoding[@]}"
+        if [ -n "$duc" ]; then
+            summarise_and_score_duc "$run" "$duc" "${decoding[@]}"
+        fi
+    done
+done
+score_table "$out" "$rows" "$seeds"
+[ -z "$duc" ] || score_table "$out" "$rows" "$seeds" duc.json recall

@@ -1,0 +1,74 @@
+"""Entail-s2s by the real commands: entailment beside summarisation, then edited references; both resume bit for bit."""
+
+import random
+import re
+
+import pytest
+import torch
+from helpers import run_command
+from seeds import shifted
+from toy import PLUGIN, WORDS, summaries
+
+SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--readout-dim", "16", "--num-workers", "0"]
+TRAIN = ["--optimizer", "adam", "--lr", "1e-2", "--clip-norm", "5", "--batch-size", "60", "--sentence-avg"]
+TRAIN += ["--truncate-source", "9", "--truncate-target", "5", "--log-format", "simple", "--log-interval", "1"]
+TRAIN += ["--cpu", "--no-epoch-checkpoints", "--disable-validation", "--seed", str(shifted(3)), "--no-progress-bar"]
+
+
+def train(corpus, save, updates, *options):
+    """Returns the log and the parameters."""
+    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "entail_s2s", *SIZES, *TRAIN, *options]
+    command += ["--save-dir", str(save), "--max-update", str(updates)]
+    output = run_command(command, cwd=corpus).stdout
+    return output, torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Whether a word is contained; a folder for --auxiliary-data."""
+    folder, generator = tmp_path_factory.mktemp("nli"), random.Random(shifted(4))
+    with open(folder / "train.tsv", "w") as lines:
+        for _ in range(50):
+            words = generator.sample(WORDS, 5)
+            label = generator.choice(["entailment", "neutral"])
+            lines.write(f"{' '.join(words[:4])}\t{words[0] if label == 'entailment' else words[4]}\t{label}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def beside(corpus, pairs, tmp_path_factory):
+    """13 updates, the tenth ends an epoch; three on pairs follow each fourth. Without a pause, and with one."""
+    folder = tmp_path_factory.mktemp("beside")
+    options = ["--auxiliary-task", "entailment", "--auxiliary-data", str(pairs), "--auxiliary-every", "4:3"]
+    options += ["--auxiliary-words", "spaces", "--auxiliary-batch-size", "16"]
+    whole = train(corpus, folder / "whole", 13, *options)
+    train(corpus, folder / "parts", 7, *options)
+    return folder, whole, train(corpus, folder / "parts", 13, *options)
+
+
+def test_training_on_pairs_goes_on_as_if_uninterrupted(beside):
+    _, (output, whole), (resumed, parts) = beside
+    assert "50 pairs" in output and "@ 7 updates" in resumed
+    assert any(name.startswith("pair_classifier.") for name in whole)
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+    logged = [line for line in output.splitlines() if "train_inner" in line]
+    assert len(logged) == 13, "an update on pairs was counted"
+    assert re.search(r"auxiliary_accuracy=[\d.]+", logged[3]) and "auxiliary" not in logged[2]
+
+
+def test_edited_references_go_on_from_it_and_resume(beside, corpus, tmp_path):
+    first = str(beside[0] / "whole" / "checkpoint_last.pt")
+    options = ["--finetune-from-model", first, "--criterion", "summarization_raml", "--raml-temperature", "1.5"]
+    output, whole = train(corpus, tmp_path / "whole", 6, *options)
+    assert all(re.search(rf"\b{figure}=[\d.]+", output) for figure in ("raml_reward", "raml_edits", "nll_loss"))
+    assert not any(name.startswith("pair_classifier.") for name in whole)
+    train(corpus, tmp_path / "parts", 3, *options)
+    output, parts = train(corpus, tmp_path / "parts", 6, *options)
+    assert "@ 3 updates" in output
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+
+
+def test_the_search_leaves_the_classifier_out(beside, corpus):
+    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", str(beside[0] / "whole/checkpoint_last.pt")]
+    output = run_command([*command, "--beam", "3", "--max-len-b", "5", "--unnormalized", "--cpu"], cwd=corpus).stdout
+    assert len(summaries(output)) == 37

@@ -1,0 +1,199 @@
+"""--auxiliary-task entailment: its batches and their turns, what they train, what is refused, and that it learns."""
+
+import random
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.logging import metrics
+from fairseq.optim.adam import FairseqAdam
+from helpers import EOS, RECURRENT, make_dictionary, make_model, make_task, model_config
+from seeds import shifted
+from test_criterions import criterion, make_sample
+from test_optim import OPTIONS
+
+from fairseq_etads.auxiliary import PairBatches, Rhythm
+from fairseq_etads.layers.pair_classifier import PairClassifier
+from fairseq_etads.text.files import InputError
+
+AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}
+AUXILIARY.update(auxiliary_words="spaces", seed=shifted(1), clip_norm=5.0)
+PAIRS = "w1 w2 w3\tw2\tentailment\nw4 w5\tw6 unheard\tneutral\nw1\tw1 w1\tcontradiction\nw7 w7\tw8\tneutral\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "train.tsv").write_text(PAIRS)
+    (tmp_path / "more_train.jsonl").write_text(
+        '{"sentence1": "W9", "sentence2": "w9", "gold_label": "entailment"}\n'
+        '{"sentence1": "w9", "sentence2": "w1", "gold_label": "-"}\n'
+    )
+    (tmp_path / "valid.tsv").write_text("w1\tw1\tentailment\n")
+    return tmp_path
+
+
+def build(folder, arch="entail_s2s", task=None, cfg=None, **options):
+    """A task with pairs, its model in training, and fairseq's Adam for it."""
+    task = task or make_task(auxiliary_data=str(folder), **{**AUXILIARY, **options})
+    torch.manual_seed(1)
+    model = task.build_model(model_config(arch, **{**RECURRENT, "readout_dim": 9, **(cfg or {})})).train()
+    optimizer = FairseqAdam(Namespace(**{**vars(OPTIONS), "lr": [4e-3]}), list(model.parameters()))
+    return task, model, optimizer
+
+
+def test_turns_come_after_each_n_updates_and_go_on_counting():
+    found = [list(Rhythm.parse("3:2").turns(updates)) for updates in range(1, 10)]
+    assert found == [[], [], [0, 1], [], [], [2, 3], [], [], [4, 5]]
+    assert list(Rhythm.parse("100:10").turns(1200)) == list(range(110, 120))
+
+
+def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
+    pairs = [([number + 10, EOS], [number + 30, number + 30, EOS], number % 3) for number in range(10)]
+    batches, again = (PairBatches(pairs, 4, seed, pad=1) for seed in (5, 5))
+    passes = [[batches.batch(number) for number in range(first, first + 3)] for first in (0, 3)]
+    orders = [[int(row[0]) for premises, _, _ in one for row in premises] for one in passes]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(10, 20)) and orders[0] != orders[1]
+    for premises, hypotheses, labels in passes[0]:
+        assert torch.equal(premises[:, 0] + 20, hypotheses[:, 0]) and torch.equal((premises[:, 0] - 10) % 3, labels)
+    for kept, made in zip(passes[1][2], again.batch(5)):  # without those before it
+        assert torch.equal(kept, made)
+    texts = PairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).batch(0)
+    assert sorted(texts[0].tolist()) == [[4, EOS, 1, 1], [6, 7, 8, EOS]]
+
+
+def test_the_classifier_is_the_equation():
+    classifier = PairClassifier(3, 5, 4, dropout=0.5).eval()
+    u, v = torch.randn(2, 3), torch.randn(2, 3)
+    for row in range(2):
+        x = [*u[row], *v[row], *(abs(a - b) for a, b in zip(u[row], v[row])), *(a * b for a, b in zip(u[row], v[row]))]
+        for number, layer in enumerate(classifier.layers):
+            sums = [sum(w * value for w, value in zip(weights, x)) for weights in layer.weight]
+            x = [s + b for s, b in zip(sums, layer.bias)]
+            x = [torch.tanh(value) for value in x] if number < 2 else x
+        torch.testing.assert_close(classifier(u, v)[row], torch.stack(x))
+
+
+def test_pairs_are_read_as_documents(folder):
+    """In the words of the dictionary, lower-cased, cut like documents; pairs without a label are left out."""
+    task, _, _ = build(folder, truncate_source=2)
+    assert len(task._pairs) == 5
+    found = {}
+    for number in range(2):
+        for premise, hypothesis, label in zip(*task._pairs.batch(number)):
+            found[tuple(premise[premise != 1].tolist())] = hypothesis[hypothesis != 1].tolist(), int(label)
+    assert found[5, 6, EOS] == ([6, EOS], 0) and found[8, 9, EOS] == ([10, 3, EOS], 1)
+    assert found[5, EOS] == ([5, 5, EOS], 2) and found[13, EOS] == ([13, EOS], 0)
+
+
+def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
+    """Although the decoder's weights have moments: summarisation has trained them before."""
+    task, model, optimizer = build(folder, cfg={"dropout": 0.0})
+    nll, sample = criterion(task), make_sample([[5, 6, 7]], [[8, 9]])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer.zero_grad()
+    task.train_step(sample, model, nll, optimizer, 0)
+    task.optimizer_step(optimizer, model, 0)
+    middle = {name: value.clone() for name, value in model.state_dict().items()}
+    moved = {name for name, value in middle.items() if not torch.equal(value, before[name])}
+    assert moved and not any(name.startswith("pair_classifier") for name in moved)
+    optimizer.zero_grad()
+    with metrics.aggregate() as figures:
+        task.optimizer_step(optimizer, model, 2)  # the third, without a gradient of its own
+    after = model.state_dict()
+    moved = {name for name in after if not torch.equal(after[name], middle[name])}
+    read = {name for name in after if name.startswith(("encoder.embed_tokens", "encoder.lstm", "pair_classifier"))}
+    assert moved == read
+    values = figures.get_smoothed_values()
+    assert values["auxiliary_loss"] > 0 and 0 <= values["auxiliary_accuracy"] <= 1
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
+    task, model, optimizer = build(folder)
+    asked = []
+    for first, last in ((0, 5), (5, 12)):
+        task, model, optimizer = build(folder)  # as a process that goes on
+        update = lambda *_: {"loss": 0.0, "right": 0, "pairs": 1}  # noqa: E731
+        monkeypatch.setattr(task, "_auxiliary_update", update)
+        batch = task._pairs.batch
+        monkeypatch.setattr(task._pairs, "batch", lambda number, batch=batch: asked.append(number) or batch(number))
+        for number in range(first, last):
+            optimizer.zero_grad()
+            with metrics.aggregate():
+                task.optimizer_step(optimizer, model, number)
+    assert asked == list(range(8))
+
+
+def test_what_is_written_knows_nothing_of_it(folder):
+    """A model without the classifier loads the weights of one that has it, and searches."""
+    _, model, _ = build(folder)
+    state = model.state_dict()
+    assert any(name.startswith("pair_classifier") for name in state)
+    plain = make_model("entail_s2s", make_task(), **RECURRENT, readout_dim=9)
+    plain.load_state_dict(state)
+    assert torch.equal(plain.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+
+
+def test_with_uniform_weights_the_classifier_has_them_too(folder):
+    _, model, _ = build(folder)
+    for name, parameter in model.pair_classifier.named_parameters():
+        assert 0.05 < parameter.abs().max() <= 0.1, name
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"auxiliary_every": "100"}, "--auxiliary-every 100: choose N:M, two numbers above 0"),
+        ({"auxiliary_every": "5:0"}, "--auxiliary-every 5:0"),
+        ({"auxiliary_batch_size": 0}, "--auxiliary-batch-size 0: choose 1 or more"),
+        ({"auxiliary_data": None}, "--auxiliary-task entailment needs pairs of texts: --auxiliary-data DIR"),
+        ({"auxiliary_data": "nowhere"}, "--auxiliary-data nowhere: no such folder, or no file"),
+        ({"arch": "etads"}, "--auxiliary-task entailment is for the encoders of recurrent models"),
+        ({"arch": "ras_lstm"}, "--auxiliary-task needs --encoder rnn without --source-factors"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(folder, options, message):
+    options = dict(options)
+    arch = options.pop("arch", "entail_s2s")
+    cfg = {"encoder_layers": 1} if arch == "etads" else RECURRENT
+    with pytest.raises((ValueError, InputError)) as error:
+        task = make_task(**{**AUXILIARY, "auxiliary_data": str(folder), **options})
+        task.build_model(model_config(arch, **cfg))
+    assert message in str(error.value)
+
+
+def test_narrow_numbers_are_refused(folder):
+    from fairseq.optim.fp16_optimizer import FP16Optimizer
+
+    task, model, _ = build(folder)
+    with pytest.raises(ValueError, match="--auxiliary-task entailment trains in float32: leave out --fp16"):
+        task.optimizer_step(FP16Optimizer.__new__(FP16Optimizer), model, 0)
+
+
+def test_it_learns_whether_a_word_is_contained(tmp_path):
+    """A hypothesis of one word, which the premise of two has or has not: right in more than 95 of 100 cases."""
+    generator = random.Random(shifted(2))
+
+    def pairs(count):
+        for _ in range(count):
+            premise = generator.sample(range(6), 2)
+            others = [word for word in range(6) if word not in premise]
+            inside = generator.random() < 0.5
+            word = generator.choice(premise if inside else others)
+            yield " ".join(f"w{p}" for p in premise), f"w{word}", "entailment" if inside else "neutral"
+
+    (tmp_path / "train.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs(2000)))
+    task = make_task(
+        auxiliary_data=str(tmp_path), **{**AUXILIARY, "auxiliary_every": "1:250", "auxiliary_batch_size": 32}
+    )
+    task.src_dict = task.tgt_dict = make_dictionary(words=12)
+    sizes = {"encoder_hidden_size": 32, "dropout": 0.0, "uniform_init": 0.0}
+    task, model, optimizer = build(tmp_path, task=task, cfg=sizes)
+    optimizer.zero_grad()
+    with metrics.aggregate():
+        task.optimizer_step(optimizer, model, 0)
+    (tmp_path / "train.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs(500)))
+    task.cfg.auxiliary_batch_size = 500
+    premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[0]._pairs.batch(0)
+    right = (model.eval().classify_pairs(premises, hypotheses).argmax(1) == labels).float().mean()
+    assert right > 0.95

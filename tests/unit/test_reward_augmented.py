@@ -1,0 +1,251 @@
+"""summarization_raml: what is drawn and how it counts, against enumeration and loops; what is learnt from it."""
+
+import math
+from collections import Counter
+
+import pytest
+import reference_entail
+import torch
+from fairseq.logging import metrics
+from helpers import EOS, PAD, RECURRENT, make_dictionary, make_model, make_task
+from recurrent import MARK, recurrent_task
+from seeds import shifted
+from test_criterions import DEFAULTS, criterion, make_sample
+
+from fairseq_etads.criterion_options import check_criterion
+from fairseq_etads.evaluation.rewards import rouge_n
+from fairseq_etads.models.nli import EntailmentScorer
+from fairseq_etads.reward_augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
+
+RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
+TASK = {"tail": 30}
+
+
+def raml(task=None, **options):
+    return SummarizationRAML(task or make_task(**TASK), **{**DEFAULTS, **RAML, **options})
+
+
+def test_the_number_of_edits_is_that_of_all_texts_gone_through():
+    for temperature in (0.5, 0.85, 2.0):
+        want = reference_entail.edit_distances(3, 4, temperature)
+        torch.testing.assert_close(edit_distances(3, 4, temperature), torch.tensor(want, dtype=torch.float64))
+    found = edit_distances(8, 500_000, 0.85)
+    assert [round(float(share), 3) for share in found[:3]] == [0.787, 0.192, 0.020]
+    assert edit_distances(0, 4, 0.85).tolist() == [1.0]
+
+
+def test_weights_are_those_of_the_loop_and_by_hand():
+    rewards, distances = [1.0, 0.25, 0.5], [0, 2, 1]
+    found = sample_weights(torch.tensor([rewards]), torch.tensor([distances]), 0.85)
+    torch.testing.assert_close(found[0], torch.tensor(reference_entail.raml_weights(rewards, distances, 0.85)))
+    # by hand, τ = 1: exp(1 + 0), exp(0 + 1), exp(0 + 3)
+    by_hand = torch.tensor([[math.e, math.e, math.e**3]]) / (2 * math.e + math.e**3)
+    torch.testing.assert_close(sample_weights(torch.tensor([[1.0, 0, 0]]), torch.tensor([[0, 1, 3]]), 1.0), by_hand)
+
+
+def test_what_is_drawn_is_another_word_at_e_places():
+    """Of 4,000 samples: as many edits as q says, at all places alike, to all other known words alike."""
+    ours = raml(make_task(tail=30, mark=True), raml_temperature=3.0, raml_samples=4000)
+    target = torch.tensor([[PAD, 5, 43, 60, 7, EOS], [PAD, PAD, PAD, PAD, 3, EOS], [PAD, PAD, PAD, PAD, PAD, EOS]])
+    torch.manual_seed(shifted(1))
+    distances, changed, edited = ours.draw(target)
+    assert torch.equal(changed.sum(2), distances) and torch.equal(edited != target[:, None], changed)
+    assert set(ours.words.tolist()) == set(range(4, 43)), "43 is the sentence mark, from 44 on words are only copied"
+    assert torch.isin(edited[changed], ours.words).all()
+    of_first = edit_distances(3, 39, 3.0)
+    counts = torch.bincount(distances[0], minlength=4) / 4000
+    assert ((counts - of_first).abs() < 5 * (of_first * (1 - of_first) / 4000).sqrt() + 1e-9).all()
+    assert not changed[0, :, [0, 2, 5]].any() and not distances[2].any()
+    places = changed[0].float().mean(0)[[1, 3, 4]]
+    share = float((of_first * torch.arange(4)).sum() / 3)
+    assert (places - share).abs().max() < 5 * (share * (1 - share) / 4000) ** 0.5
+    drawn = Counter(edited[0, :, 1][changed[0, :, 1]].tolist())
+    assert set(drawn) == set(ours.words.tolist()) - {5}
+    total = sum(drawn.values())
+    assert max(abs(count / total - 1 / 38) for count in drawn.values()) < 5 * (1 / 38 / total) ** 0.5
+
+
+def edits_of(rows, target):
+    """Edits by hand: for each pair a list of samples, each a dictionary place -> word."""
+    edited = target[:, None].repeat(1, len(rows[0]), 1)
+    for pair, samples in enumerate(rows):
+        for number, sample in enumerate(samples):
+            for place, word in sample.items():
+                edited[pair, number, place] = word
+    changed = edited != target[:, None]
+    return Edits(changed.sum(2), changed, edited)
+
+
+EDITS = [[{}, {0: 9}, {}], [{0: 5, 1: 50}, {1: 6}, {1: 4}], [{}, {}, {}], [{1: 8}, {0: 8}, {}]]
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, monkeypatch):
+    """Each sample by itself, with the words before it; and what is logged is that sum, too."""
+    task = make_task(**TASK)
+    model, ours, plain = make_model("etads", task, pointer=pointer), raml(task), criterion(task)
+    sample = make_sample(left=left)
+    first = (sample["target"] != PAD).int().argmax(1)
+    target = sample["target"]
+    by_place = [
+        [{int(first[pair]) + place: word for place, word in one.items()} for one in samples]
+        for pair, samples in enumerate(EDITS)
+    ]
+    edits = edits_of(by_place, target)
+    rewards = torch.tensor([[1.0, 0.3, 1.0], [0.9, 0.2, 0.4], [1.0, 1.0, 1.0], [0.0, 0.7, 1.0]])
+    monkeypatch.setattr(ours, "draw", lambda _: edits)
+    monkeypatch.setattr(ours, "rewards", lambda *_: rewards)
+    expected = 0.0
+    for pair in range(4):
+        weights = reference_entail.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.85)
+        for number, weight in enumerate(weights):
+            words = edits.target[pair, number]
+            summary = [word for word in words.tolist() if word not in (PAD, EOS)]
+            document = [w for w in sample["net_input"]["src_tokens"][pair].tolist() if w not in (PAD, EOS)]
+            expected += weight * plain(model, make_sample([document], [summary]))[0].item()
+    total, size, logs = ours(model.train(), sample)
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+    assert logs["nll_loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert size == sample["ntokens"] and logs["nsentences"] == 4 and logs["raml_edits"] == 7
+    assert raml(task, sentence_avg=True)(model, sample)[1] == 4
+
+
+def test_references_that_are_drawn_as_they_are_are_one_row():
+    sample = make_sample()
+    weights = torch.full((4, 3), 1 / 3)
+    batch = augmented(sample, edits_of(EDITS, sample["target"]), weights)
+    assert batch["id"].tolist() == [7, 9, 10, 7, 8, 8, 8, 10, 10]
+    torch.testing.assert_close(batch["weights"], torch.tensor([2, 3, 1, 1, 1, 1, 1, 1, 1]) / 3)
+    assert batch["net_input"]["src_tokens"].shape[0] == 9
+    assert batch["target"][4].tolist() == [5, 50, EOS, PAD]
+    assert batch["net_input"]["prev_output_tokens"][4].tolist() == [EOS, 5, 50, PAD]
+    assert torch.equal(sample["target"], make_sample()["target"]), "the batch itself has changed"
+
+
+def test_of_plain_raml_all_samples_count_the_same():
+    ours = raml()
+    sample = make_sample()
+    edits = edits_of(EDITS, sample["target"])
+    weights = sample_weights(ours.rewards(sample, edits), edits.distances, 0.85)
+    torch.testing.assert_close(weights, torch.full((4, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("reward", ["none", "rouge2"])
+def test_near_temperature_0_it_is_the_likelihood_of_the_references(reward):
+    task = make_task(**TASK)
+    model = make_model("etads", task, pointer="soft").train()
+    ours = raml(task, raml_temperature=1e-3, raml_reward=reward, label_smoothing=0.1)
+    plain = criterion(task, label_smoothing=0.1)
+    torch.testing.assert_close(ours(model, make_sample())[0], plain(model, make_sample())[0])
+
+
+def test_in_validation_it_is_the_likelihood_of_the_references():
+    task = make_task(**TASK)
+    model = make_model("etads", task)
+    ours = raml(task, raml_temperature=9.0)
+    assert torch.equal(ours(model, make_sample())[0], criterion(task)(model, make_sample())[0])
+
+
+def test_rouge_is_that_of_the_edited_reference():
+    ours = raml(raml_reward="rouge2")
+    sample = make_sample(summaries=[[5, 6, 7, 8], [9, 9], [4], [50, 5, 6]], documents=[[5], [6], [7], [8]])
+    edits = edits_of([[{0: 9}, {1: 9}], [{}, {0: 4}], [{}, {0: 8}], [{2: 50}, {}]], sample["target"])
+    found = ours.rewards(sample, edits)
+    assert found[1, 0] == found[2, 0] == found[3, 1] == 1
+    assert found[0].tolist() == pytest.approx([2 / 3, 1 / 3]) and found[2, 1] == 0
+    assert found[3, 0] == pytest.approx(rouge_n([["rare6", "w1", "rare6"]], [["rare6", "w1", "w2"]], 2)) == 0.5
+
+
+class Judge:
+    """The share of a hypothesis's words that the premise has; keeps what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def to(self, device):
+        return self
+
+    def score(self, premises, hypotheses):
+        pairs = list(zip(premises, hypotheses))
+        self.asked += pairs
+        return torch.tensor([sum(w in p for w in h) / max(1, len(h)) for p, h in pairs])
+
+
+def test_entailment_counts_no_more_than_that_of_the_reference(monkeypatch):
+    """Words have their spelling, copied ones too, and sentence marks are no words."""
+    monkeypatch.setattr(EntailmentScorer, "load", lambda path: Judge())
+    task = recurrent_task()
+    ours = raml(task, raml_reward="entail", raml_entailment_model="somewhere")
+    sample = make_sample([[5, MARK, 50, 6, 8], [9], [7]], [[5, MARK, 50, 7], [9, 4], [7]])
+    edits = edits_of([[{3: 6}, {0: 9}], [{1: 9}, {0: 4}], [{}, {}]], sample["target"])
+    found = ours.rewards(sample, edits)
+    torch.testing.assert_close(found, torch.tensor([[2 / 3, 1 / 3], [0.5, 0.0], [1, 1]]))
+    premises, hypotheses = zip(*ours._scorer.asked)
+    rare = task.target_dictionary[50]
+    assert ["w1", rare, "w2", "w4"] in premises and ["w1", rare, "w2"] in hypotheses and ["w3"] not in hypotheses
+    assert not list(ours.parameters()), "the judge would be trained"
+
+
+def test_the_same_seed_draws_the_same():
+    """fairseq seeds torch's generator with --seed and the number of the update."""
+    task = make_task(**TASK)
+    model, ours = make_model("etads", task).train(), raml(task, raml_temperature=2.0)
+    losses = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        losses.append(ours(model, make_sample())[0].item())
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_figures_are_means_over_samples():
+    model, ours = make_model("etads", make_task(**TASK)).train(), raml(raml_temperature=2.0)
+    torch.manual_seed(shifted(2))
+    logs = [ours(model, make_sample())[2] for _ in range(2)]
+    with metrics.aggregate() as found:
+        SummarizationRAML.reduce_metrics(logs)
+    values = found.get_smoothed_values()
+    assert values["raml_edits"] == pytest.approx(sum(log["raml_edits"] for log in logs) / 40, abs=1e-4)
+    assert values["raml_reward"] == pytest.approx(-values["raml_edits"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"raml_temperature": 0.0}, "--raml-temperature 0.0: choose a number above 0"),
+        ({"raml_samples": 0}, "--raml-samples 0: choose 1 or more"),
+        ({"raml_reward": "entail"}, "--raml-reward entail needs --raml-entailment-model"),
+        ({"raml_entailment_model": "nli"}, "--raml-entailment-model nli has no effect without --raml-reward entail"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        raml(**options)
+
+
+def test_the_large_vocabulary_trick_is_refused():
+    with pytest.raises(ValueError, match="draws random words, most of which --large-vocabulary-trick leaves out"):
+        check_criterion("summarization_raml", "none", True, False)
+
+
+def test_it_learns_what_the_reward_asks_for(monkeypatch):
+    """The judge wants words of the document: in place of the reference's these become likelier than others.
+
+    With weights exp(r/τ) / exp(-e/τ) they are to be exp(1/τ) times as likely, here 7.4.
+    """
+    monkeypatch.setattr(EntailmentScorer, "load", lambda path: Judge())
+    task = make_task()
+    task.src_dict = task.tgt_dict = make_dictionary(words=8)
+    ours = raml(task, raml_reward="entail", raml_entailment_model="x", raml_temperature=0.5, raml_samples=20)
+    model = make_model("gru_seq2seq", task, **RECURRENT).train()
+    sample = make_sample([[4, 5, 6]] * 16, [[4]] * 16)
+    optimizer = torch.optim.Adam(model.parameters(), 2e-2)
+    torch.manual_seed(shifted(3))
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss, size, _ = ours(model, sample)
+        (loss / size).backward()
+        optimizer.step()
+    output = model.eval()(**sample["net_input"])
+    p = model.get_normalized_probs(output, log_probs=False)[0, 0].tolist()
+    assert p[4] > max(p[5:]) and min(p[5:7]) > 2.5 * max(p[7:12])
