@@ -1,6 +1,7 @@
 """ABS (Rush et al. 2015): equations against loops, what a word depends on, row norms, search, model folders."""
 
 import math
+from pathlib import Path
 
 import pytest
 import reference_abs
@@ -175,3 +176,22 @@ def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
     if pointer == "soft":
         assert "zyzzyva" in summaries[1].text and "zyzzyva" in {copied.word for copied in summaries[1].copied}
     assert "w1" in summarizer.explain("w1 w2 w3").to_html()
+
+
+def test_mechanisms_cost_what_the_docs_say():
+    """A small model by the formulas, and the page's numbers by the paper's sizes."""
+    own = "V * (D + e + g) + (C * e + 1) * h + (C * g + 1) * D + (h + D + 1) * V"
+    formulas = {
+        "--arch abs": own,
+        "--pointer soft": "D * (h + D) + 2 * D + h + 1",
+        "--pointer-continue": "3 * (h + D) + 5",
+    }
+    small = dict(zip(("D", "e", "g", "h", "C", "V"), (*SIZES.values(), 5, V)))
+    counts = [sum(p.numel() for p in abs_model(kind).parameters()) for kind in ("plain", "soft", "switch")]
+    found = [counts[0], counts[1] - counts[0], counts[2] - counts[1]]
+    assert found == [eval(formula, dict(small)) for formula in formulas.values()]
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    rows = page[page.index("## ABS") :].splitlines()
+    paper = {"D": 200, "e": 200, "g": 200, "h": 400, "C": 5, "V": 50_000}
+    for option, formula in formulas.items():
+        assert f"| {eval(formula, dict(paper)):,} |" in next(row for row in rows if row.startswith(f"| `{option}"))
