@@ -15,8 +15,8 @@ from torch import Tensor
 from .criterion_options import SummarizationNLLConfig
 from .criterions import SummarizationNLL
 from .evaluation.rewards import rouge_n
-from .models.nli import EntailmentScorer
 from .text.words import SENTENCE_MARK
+from .trained_rewards import TokenJudge
 from .vocabulary.dictionary import known_words
 
 REWARDS = ("none", "rouge2", "entail")
@@ -124,11 +124,11 @@ class SummarizationRAML(SummarizationNLL):
             raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
         self._place = torch.full((known,), -1)
         self._place[self.words] = torch.arange(len(self.words))
-        self._scorer: Optional[EntailmentScorer] = None
+        self._judge: Optional[TokenJudge] = None
         if self.reward == "entail" and not task.is_loading:
             if not raml_entailment_model:
                 raise ValueError("--raml-reward entail needs --raml-entailment-model, which etads-nli train makes")
-            self._scorer = EntailmentScorer.load(raml_entailment_model)
+            self._judge = TokenJudge(raml_entailment_model, task, "--raml-entailment-model")
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
@@ -185,12 +185,12 @@ class SummarizationRAML(SummarizationNLL):
         if self.reward == "rouge2":
             scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
             return torch.tensor(scores)
-        assert self._scorer is not None, "a criterion that was made for a trained model trains no further"
+        assert self._judge is not None, "a criterion that was made for a trained model trains no further"
         documents = dict(zip(rows, self._texts(sample["net_input"]["src_tokens"][rows], self.documents)))
-        scorer = self._scorer.to(sample["target"].device)
-        of_references = dict(zip(rows, scorer.score(list(documents.values()), list(references.values())).tolist()))
-        found: Tensor = scorer.score([documents[pair] for pair in pairs], edited)
-        return found.minimum(torch.tensor([of_references[pair] for pair in pairs]))
+        self._judge.to(sample["target"].device)
+        of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
+        found = self._judge([documents[pair] for pair in pairs], edited)
+        return torch.tensor([min(score, of_references[pair]) for score, pair in zip(found, pairs)])
 
     @staticmethod
     def _texts(rows: Tensor, dictionary: Any) -> List[List[str]]:

@@ -90,6 +90,46 @@ class Tagger:
         self._model.to(device)
 
 
+class TokenJudge:
+    """An entailment model for texts of the data's tokens, which are joined to words first.
+
+    Args:
+        path: a folder of ``etads-nli train``. task: of the training. option: that named the folder, for messages.
+
+    Raises:
+        ValueError: the data have no words that could be judged.
+        InputError: the folder cannot be read.
+    """
+
+    def __init__(self, path: str, task: Any, option: str):
+        self._scorer = EntailmentScorer.load(path)
+        dictionary, config = task.target_dictionary, self._scorer.config
+        self._subwords = detect_subwords(dictionary)
+        if self._subwords == "gpt2":
+            raise ValueError(f"{option} {path}: the data have GPT-2's pieces, and an entailment model judges words")
+        kind = detect_words(dictionary, self._subwords)
+        self._tokenizer = config.tokenizer() if kind == "raw" else None
+        if kind not in (config.words, "raw"):
+            logger.warning(
+                f"{option} {path}: its words are of the kind {config.words}, and those of the data seem to be of the "
+                f"kind {kind}; etads-nli train --words {kind} makes one for them"
+            )
+
+    def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
+        """How likely each premise entails its hypothesis; texts are lists of tokens without sentence marks."""
+        words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
+        found: List[float] = self._scorer.score(*words).tolist()
+        return found
+
+    def _words(self, tokens: Sequence[str]) -> List[str]:
+        words = join_words(tokens, self._subwords)[0]
+        return words if self._tokenizer is None else self._tokenizer.encode(" ".join(words)).split()
+
+    def to(self, device: torch.device) -> None:
+        """Move the model to a device."""
+        self._scorer.to(device)
+
+
 class Rewards:
     """The rewards of ``--rewards`` in their order, and the models that they own.
 
@@ -141,28 +181,9 @@ class Rewards:
     def _entail(self) -> Reward:
         if self._entail_model is None:
             raise ValueError("--rewards entail: --entail-model is missing; etads-nli train makes one")
-        scorer = EntailmentScorer.load(self._entail_model)
-        self._models.append(scorer)
-        dictionary = self._task.target_dictionary
-        subwords = detect_subwords(dictionary)
-        if subwords == "gpt2":
-            raise ValueError("--rewards entail: the data have GPT-2's pieces, and an entailment model judges words")
-        kind, tokenizer = detect_words(dictionary, subwords), scorer.config.tokenizer()
-        if kind not in (scorer.config.words, "raw"):
-            logger.warning(
-                f"--entail-model {self._entail_model}: its words are of the kind {scorer.config.words}, and those of "
-                f"the data seem to be of the kind {kind}; etads-nli train --words {kind} makes one for them"
-            )
-
-        def words_of(tokens: Sequence[str]) -> List[str]:
-            words = join_words(tokens, subwords)[0]
-            return tokenizer.encode(" ".join(words)).split() if kind == "raw" else words
-
-        def score(premises: Text, hypotheses: Text) -> Sequence[float]:
-            found: List[float] = scorer.score(*(list(map(words_of, side)) for side in (premises, hypotheses))).tolist()
-            return found
-
-        return Entailment(score, self._length_cap)
+        judge = TokenJudge(self._entail_model, self._task, "--entail-model")
+        self._models.append(judge)
+        return Entailment(judge, self._length_cap)
 
 
 def _length_cap(value: str) -> Optional[float]:

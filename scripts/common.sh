@@ -413,15 +413,17 @@ train_with_rewards() {
         ${device[@]+"${device[@]}"}
 }
 
-# train_nli TEXT DIR: an entailment model in DIR/model, trained on pairs made from TEXT/train.target (DIR/pairs), unless it is there.
+# train_nli TEXT DIR [options of etads-nli train]: an entailment model in DIR/model, trained on pairs made from TEXT/train.target
+# (DIR/pairs), unless it is there.
 train_nli() {
     local text=$1 dir=$2
+    shift 2
     [ ! -f "$dir/finished.txt" ] || return 0
     need_folder --out "$dir"
     say "training an entailment model on pairs of reference summaries, in $dir"
     [ -f "$dir/pairs/valid.tsv" ] || supervise etads-nli synthesise "$text" "$dir/pairs" >&2
     supervise etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
-        ${device[@]+--device cpu} >&2
+        ${device[@]+--device cpu} "$@" >&2
     touch "$dir/finished.txt"
 }
 

@@ -14,7 +14,7 @@ from test_criterions import DEFAULTS, criterion, make_sample
 
 from fairseq_etads.criterion_options import check_criterion
 from fairseq_etads.evaluation.rewards import rouge_n
-from fairseq_etads.models.nli import EntailmentScorer
+from fairseq_etads.models.nli import EntailmentScorer, NliConfig
 from fairseq_etads.reward_augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
@@ -160,6 +160,8 @@ def test_rouge_is_that_of_the_edited_reference():
 class Judge:
     """The share of a hypothesis's words that the premise has; keeps what it was asked."""
 
+    config = NliConfig()
+
     def __init__(self):
         self.asked = []
 
@@ -181,7 +183,7 @@ def test_entailment_counts_no_more_than_that_of_the_reference(monkeypatch):
     edits = edits_of([[{3: 6}, {0: 9}], [{1: 9}, {0: 4}], [{}, {}]], sample["target"])
     found = ours.rewards(sample, edits)
     torch.testing.assert_close(found, torch.tensor([[2 / 3, 1 / 3], [0.5, 0.0], [1, 1]]))
-    premises, hypotheses = zip(*ours._scorer.asked)
+    premises, hypotheses = zip(*ours._judge._scorer.asked)
     rare = task.target_dictionary[50]
     assert ["w1", rare, "w2", "w4"] in premises and ["w1", rare, "w2"] in hypotheses and ["w3"] not in hypotheses
     assert not list(ours.parameters()), "the judge would be trained"
