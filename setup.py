@@ -123,6 +123,7 @@ setup(
             "etads-shortlist=fairseq_etads.commands.shortlist:main",
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
+            "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
             "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",

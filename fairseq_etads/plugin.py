@@ -6,7 +6,8 @@ compat.install()
 distributed.install()
 
 from . import criterions, optim, selection_criterion, self_critical, task  # noqa: E402
-from .models import convs2s, rnn, selector, transformer  # noqa: E402
+from .models import convs2s, pointer_extractor, rnn, selector, transformer  # noqa: E402
+from .rewriting import criterion as rewriting_criterion  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "criterions",
     "distributed",
     "optim",
+    "pointer_extractor",
+    "rewriting_criterion",
     "rnn",
     "selection_criterion",
     "selector",

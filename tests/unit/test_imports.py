@@ -18,7 +18,7 @@ LEVELS = [
     {"layers", "data"},
     {"search", "criterion_options"},
     {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
-    {"options", "self_critical"},
+    {"options", "self_critical", "rewriting"},
     {"checks"},
     {"task"},
     {"plugin"},
@@ -43,7 +43,7 @@ WITHOUT_FAIRSEQ += [f"text/{name}.py" for name in ("words", "files", "compressio
 WITHOUT_FAIRSEQ += [f"evaluation/{p.name}" for p in PACKAGE.glob("evaluation/*.py")]
 WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "search/call_options.py"]
 WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
-WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py"]
+WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py", "rewriting/returns.py", "rewriting/reranking.py"]
 WITHOUT_FAIRSEQ += ["text/subwords.py", *(f"selection/{p.name}" for p in PACKAGE.glob("selection/*.py"))]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 
