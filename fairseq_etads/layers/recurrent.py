@@ -323,32 +323,39 @@ def make_readout(kind: str, hidden: int, word: int, context: int, width: int) ->
     """The layer of a readout with ``width`` numbers, see :func:`read_out`; None where it has none (kind "none")."""
     if kind == "none":
         return None
-    return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width)
+    return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width, bias=kind != "luong")
 
 
 def read_out(kind: str, layer: Optional[nn.Linear], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
     """What the output layer reads (…, R).
 
     Args:
-        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; none: [h; c]. layer: with W and b.
+        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); none: [h; c]. layer: with W, b.
         hidden: h (…, H). word: E, the vectors of the words before (…, E). context: c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
-    return torch.tanh(result) if kind == "tanh" else result
+    return torch.tanh(result) if kind in ("tanh", "luong") else result
 
 
 class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, for all words or for some.
 
     Args:
-        weight: (V, E), or a shared table that begins with these rows. words: V.
+        weight: (V, E), or a shared table that begins with these rows. words: V. bias: whether there is one that is
+            learnt; without, it is a constant 0.
     """
 
-    def __init__(self, weight: nn.Parameter, words: int):
+    bias: Tensor
+
+    def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        self.bias = nn.Parameter(torch.zeros(words, 1))  # a column, so that rows of it can be looked up
+        column = torch.zeros(words, 1)  # a column, so that rows of it can be looked up
+        if bias:
+            self.bias = nn.Parameter(column)
+        else:
+            self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
         """Weight (C, E) and bias (C,) of some words (ids, (C,)); no other row receives a gradient."""

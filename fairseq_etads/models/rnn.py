@@ -43,7 +43,10 @@ CELLS = ("gru", "lstm", "elman")
 BRIDGES = ("tanh", "relu", "zero")
 QUERIES = ("before", "after")
 SCORES = ("additive", "dot")
-READOUTS = ("tanh", "linear", "none")
+FEEDS = ("context", "readout")
+READOUTS = ("tanh", "linear", "luong", "none")
+GATES = ("none", "selective")
+DROPOUT_PLACES = ("words", "state")
 
 
 @dataclass
@@ -75,6 +78,13 @@ class RecurrentConfig(FairseqDataclass):
     encoder_window: int = field(
         default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
     )
+    encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "selective: a gate lets a part of each encoder state through to the decoder, by the state and the "
+            "last ones of both directions (Zhou et al. 2017)"
+        },
+    )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
@@ -103,21 +113,37 @@ class RecurrentConfig(FairseqDataclass):
             "after the step, which has read the context of the step before (See et al. 2017)"
         },
     )
+    input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
+        default="context",
+        metadata={
+            "help": "with --attention-query after, what the cell reads of the step before: the context, or the readout "
+            "(Luong et al. 2015)"
+        },
+    )
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
             "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
-            "weights (Chopra et al. 2016)"
+            "weights (Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
             "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); none: [state; context] itself"
+            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); none: [state; "
+            "context] itself"
         },
     )
-    dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors, encoder states and readout"})
+    output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout probability, see --dropout-at"})
+    dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
+        default="words",
+        metadata={
+            "help": "what --dropout acts on beside the readout. words: word vectors and encoder states; state: the "
+            "decoder's state after each step, in the place of these"
+        },
+    )
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
     )

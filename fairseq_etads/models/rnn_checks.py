@@ -96,7 +96,7 @@ def _check_sentences(cfg: Any, task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError for options of Chopra et al.'s models that do not go together, or not with the others."""
+    """Raise ValueError for options of Chopra et al.'s and Luong et al.'s models that do not go with the others."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -106,6 +106,8 @@ def _check_conv(cfg: Any) -> None:
                     f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which is "
                     f"one layer without a last state: give --{option.replace('_', '-')} {needed}"
                 )
+        if str(cfg.encoder_gate) != "none":
+            raise ValueError(f"--encoder-gate {cfg.encoder_gate} needs the last states of --encoder rnn")
         if cfg.hierarchical_attention:
             raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
     else:
@@ -115,6 +117,8 @@ def _check_conv(cfg: Any) -> None:
             raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
     if cfg.coverage and str(cfg.attention_score) == "dot":
         raise ValueError("--coverage needs --attention-score additive, inside which it is added")
+    if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
+        raise ValueError("--input-feed readout needs --attention-query after: the cell then reads what came before it")
     if cfg.uniform_init < 0:
         raise ValueError(f"--uniform-init {cfg.uniform_init}: choose 0 or more")
     if cfg.uniform_init and cfg.paper_init:
@@ -164,7 +168,9 @@ def _check_sharing(cfg: Any, task: Any) -> None:
             raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if getattr(cfg, option) and str(cfg.readout) == "none":
-            raise ValueError(f"--{option.replace('_', '-')} needs --readout tanh or linear, as wide as word vectors")
+            raise ValueError(
+                f"--{option.replace('_', '-')} needs --readout tanh, linear or luong, as wide as word vectors"
+            )
         if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
             raise ValueError(
                 f"--{option.replace('_', '-')} needs an output layer as wide as word vectors; --readout-dim is "

@@ -24,7 +24,7 @@ from ..layers.sentence_selector import SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
-from .rnn_encoder import MAX_POSITIONS
+from .rnn_encoder import MAX_POSITIONS, dropout_rates
 from .rnn_state import (
     Attention,
     DecoderState,
@@ -44,7 +44,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     tanh(W [h_t; E; c_t]), the readout, goes into the output layer (Nallapati et al. 2016). Options make it that of See
     et al. 2017: ``--rnn-cell lstm``; attention that asks with the state after the step, so that the cell reads
     [E; c_{t-1}] with c_0 = 0 (``--attention-query after``); a vector x_t = W [E; c_{t-1}] + b in the place of E
-    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``).
+    (``--merge-input``); a readout W [h_t; c_t] + b (``--readout linear``). Others make it that of Luong et al. 2015: a
+    readout tanh(W [h_t; c_t]) (``--readout luong``), which the cell reads in the place of c_{t-1} (``--input-feed
+    readout``).
 
     With ``--sentence-selector`` h is replaced before the first word of each sentence of the summary, the first one and
     those that follow a sentence mark, by what :class:`SentenceSelector` makes of the sentences that it selects, and the
@@ -75,7 +77,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.large_vocabulary_trick = int(cfg.large_vocabulary_trick)
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
-        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        of_words, of_state = dropout_rates(cfg)
+        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)  # of readouts
+        self.word_dropout = FairseqDropout(of_words, module_name=type(self).__name__)
+        self.state_dropout = FairseqDropout(of_state, module_name=type(self).__name__)
         is_lstm = str(cfg.rnn_cell) == "lstm"
         self.attends_after = str(cfg.attention_query) == "after"
         state = 2 * hidden if is_lstm else hidden
@@ -94,8 +99,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.coverage_weight: Optional[nn.Parameter] = None
         if cfg.coverage:
             self.coverage_weight = nn.Parameter(torch.empty(cfg.attention_dim).uniform_(-0.1, 0.1))
-        self.merge = nn.Linear(word + context, word) if cfg.merge_input else None
-        read = word if cfg.merge_input else word + context
+        self.feeds_readout = str(cfg.input_feed) == "readout"
+        self.fed_width = output.shape[1] if self.feeds_readout else context
+        self.merge = nn.Linear(word + self.fed_width, word) if cfg.merge_input else None
+        read = word if cfg.merge_input else word + self.fed_width
         if is_lstm:
             self.cell: nn.Module = with_one_bias(nn.LSTMCell(read, hidden))
         else:
@@ -103,7 +110,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.has_cell_state, self.hidden_size = is_lstm, hidden
         self.readout_kind = str(cfg.readout)
         self.readout = make_readout(self.readout_kind, hidden, word, context, output.shape[1])
-        self.output_projection = OutputLayer(output, len(dictionary))
+        self.output_projection = OutputLayer(output, len(dictionary), bool(cfg.output_bias))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
             features = state + word + context
@@ -154,7 +161,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
-        words = self.dropout(self.embed_tokens(steps))  # (N, T, E)
+        words = self.word_dropout(self.embed_tokens(steps))  # (N, T, E)
         real = steps.ne(self.dictionary.pad())
         starts = self._starts(steps, real, incremental_state)
         outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
@@ -165,8 +172,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             extra["selection"] = SentenceSelection(outputs.log_selection, starts)
         if self.closed_book is not None and self.training and incremental_state is None:
             extra["closed_book_logits"] = self.closed_book(words, real, encoder_out)
-        parts = (outputs.hidden, outputs.inputs, outputs.contexts)
-        readouts = self.dropout(read_out(self.readout_kind, self.readout, *parts))  # (N, T, R)
+        readouts = outputs.readouts
+        if readouts is None:
+            readouts = self._read_out(outputs.hidden, outputs.inputs, outputs.contexts)  # (N, T, R)
         if features_only:
             return readouts, extra
         history = None
@@ -174,6 +182,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
         return self._logits(readouts, outputs, history, extra, encoder_out, incremental_state)
+
+    def _read_out(self, *parts: Tensor) -> Tensor:
+        """What goes into the output layer (…, R): from h (…, H), the words before (…, E) and the contexts (…, M)."""
+        result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
+        return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
         """At which steps (N, T) a sentence begins: the first one, and those after a mark; None without a selector.
@@ -216,19 +229,23 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             before = state
             if starts is not None and some_start[t]:
                 state = self._select(state, starts[:, t], documents)
-            if state.context is not None:
-                state, step_input = self._step(state, word, state.context)
+            if state.fed is not None:
+                state, step_input = self._step(state, word, state.fed)
             log_weight, log_word, state = self._attend(state, queries[t], sentence_queries[t], documents)
             count, length, _ = documents.states.states.shape
             context = documents.states.read(log_weight.exp().view(count, -1, length)).view(rows, -1)  # (N, M)
-            if state.context is not None:
-                state = state._replace(context=context)
-            else:
+            readout = None
+            if state.fed is None:
                 state, step_input = self._step(state, word, context)
+            elif self.feeds_readout:
+                readout = self._read_out(state.hidden, step_input, context)
+                state = state._replace(fed=readout)
+            else:
+                state = state._replace(fed=context)
             if left_padded:  # padding leaves the state as it was
                 kept = (select_rows(real[:, t], *pair) for pair in zip(state, before))
                 state = DecoderState(*kept)  # type: ignore[arg-type]
-            done = (state.hidden, state.cell, step_input, context, log_weight, log_word, state.log_selection)
+            done = (state.hidden, state.cell, step_input, context, log_weight, log_word, state.log_selection, readout)
             computed.append(StepOutputs(*done))
         if incremental_state is not None:
             saved = {name: value for name, value in state._asdict().items() if value is not None}
@@ -236,19 +253,19 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         outputs = StepOutputs.stack(computed)
         return outputs if self.merge is not None else outputs._replace(inputs=words)
 
-    def _step(self, state: DecoderState, word: Tensor, context: Tensor) -> Tuple[DecoderState, Tensor]:
-        """One step of the cell, which reads a word's vector (N, E) and a context (N, M).
+    def _step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
+        """One step of the cell, which reads a word's vector (N, E) and a context (N, M) or a readout (N, R).
 
         Returns:
-            the new state, and what stands for the word from now on: its vector or, merged with the context, x (N, E).
+            the new state, and what stands for the word from now on: its vector or, merged with the other, x (N, E).
         """
-        read = torch.cat([word, context], dim=1)
+        read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
             read = word = self.merge(read)
         if state.cell is None:
-            return state._replace(hidden=self.cell(read, state.hidden)), word
+            return state._replace(hidden=self.state_dropout(self.cell(read, state.hidden))), word
         hidden, cell = self.cell(read, (state.hidden, state.cell))
-        return state._replace(hidden=hidden, cell=cell), word
+        return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
         """The state that the steps go on from: the cached one, or the encoder's for N = ``rows`` hypotheses."""
@@ -257,16 +274,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             return DecoderState(**saved)
         beams = rows // count_documents(encoder_out)
         states = encoder_out["encoder_out"][0]
-        _, length, width = states.shape
+        length = states.shape[1]
         nothing = [states.new_zeros(count_documents(encoder_out), self.hidden_size)]  # --bridge zero
         hidden = encoder_out.get("first_state", nothing)[0].repeat_interleave(beams, dim=0)
         cell = None
         if self.has_cell_state:
             cell = encoder_out.get("first_cell", nothing)[0].repeat_interleave(beams, dim=0)
-        context = states.new_zeros(rows, width) if self.attends_after else None
+        fed = states.new_zeros(rows, self.fed_width) if self.attends_after else None
         zeros = at_least_float32(hidden).new_zeros(rows, length)
         spent = torch.full_like(zeros, -math.inf) if self.temporal else None
-        state = DecoderState(hidden, cell, context, spent, None if self.coverage_weight is None else zeros)
+        state = DecoderState(hidden, cell, fed, spent, None if self.coverage_weight is None else zeros)
         if self.selector is None:
             return state
         sentences = encoder_out["sentence_states"][0]

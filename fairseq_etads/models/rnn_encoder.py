@@ -1,12 +1,13 @@
 """The encoder of the recurrent family: words and their factors, a bidirectional network, and one over sentences."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from ..layers.aggregation import EncoderGate
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
 from ..vocabulary.output import OutputVocabulary
 from .selector import SentenceExtractor
@@ -26,6 +27,11 @@ def key_width(cfg: Any) -> int:
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
+def dropout_rates(cfg: Any) -> Tuple[float, float]:
+    """Dropout of word vectors and encoder states, and of the decoder's state: --dropout acts on one of them."""
+    return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
+
+
 class WordEncoder(FairseqEncoder):
     """What encoders of the recurrent family share: words and their factors, and the rows of their output.
 
@@ -42,7 +48,7 @@ class WordEncoder(FairseqEncoder):
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.factors = nn.ModuleDict({name: factors[name] for name in sorted(factors)})
-        self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.dropout = FairseqDropout(dropout_rates(cfg)[0], module_name=type(self).__name__)
         self.extractor: Optional[SentenceExtractor] = None
 
     def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
@@ -81,6 +87,9 @@ class WordEncoder(FairseqEncoder):
 class RecurrentEncoder(WordEncoder):
     """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
 
+    With ``--encoder-gate selective`` everything but the bridge reads h'_i = h_i * σ(W h_i + U s + b) in the place of
+    the states h_i; s = [last forward state; first backward state] stands for the whole document (Zhou et al. 2017).
+
     The decoder begins with the bridge, a(W [last forward state; last backward state] + b) with ``--bridge`` a. An LSTM
     has another one for its memory cells (See et al. 2017). With a selector of sentences there is none here.
 
@@ -105,6 +114,7 @@ class RecurrentEncoder(WordEncoder):
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
         # "gru" or "lstm" in the names of its weights, too
         self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
+        self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
         # computed once, for the attention of all steps
         self.keys = nn.Linear(states, key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
@@ -145,11 +155,9 @@ class RecurrentEncoder(WordEncoder):
         ids = None
         if self.sentence_mark is not None:
             ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
-        network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
-        if self.by_sentence and ids is not None:
-            states, last, last_cells = read_by_sentence(network, words, padding, ids)
-        else:
-            states, last, last_cells = network(words, padding)
+        states, last, last_cells = self._read(src_tokens, factors, padding, ids)
+        if self.gate is not None:
+            states = self.gate.let_through(states, last[:, None])  # (B, S, 2H)
         states = self.dropout(states)
         out: Dict[str, List[Tensor]] = {
             "encoder_out": [states],
@@ -166,3 +174,21 @@ class RecurrentEncoder(WordEncoder):
             out |= {"sentence_ids": [ids], "sentence_keys": [found.keys], "sentence_padding_mask": [found.missing]}
             out |= {"sentence_states": [found.states], "documents": [found.documents]}
         return self._with_extraction(out)
+
+    def document_vectors(self, src_tokens: Tensor) -> Tensor:
+        """s of documents (B, S): their last forward and first backward states (B, 2H), without factors."""
+        return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
+
+    def _read(
+        self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
+    ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+        """What the network over words returns for documents (B, S), see :meth:`Bidirectional.forward`.
+
+        Args:
+            ids: the number of each token's sentence (B, S); None without sentences.
+        """
+        network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
+        if self.by_sentence and ids is not None:
+            return read_by_sentence(network, words, padding, ids)
+        found: Tuple[Tensor, Tensor, Optional[Tensor]] = network(words, padding)
+        return found

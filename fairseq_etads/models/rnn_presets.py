@@ -33,6 +33,23 @@ _RAS: Dict[str, Any] = {
     "uniform_init": 0.05,
 }
 
+# Li, Zhu, Zhang and Zong 2018, on which they train with entailment; docs/entail.md
+_ENTAIL: Dict[str, Any] = {
+    "encoder_embed_dim": 300,
+    "encoder_hidden_size": 512,  # the decoder's width follows
+    "readout_dim": 512,
+    "encoder_gate": "selective",
+    "rnn_cell": "lstm",
+    "attention_query": "after",
+    "attention_score": "dot",
+    "input_feed": "readout",
+    "readout": "luong",
+    "output_bias": False,
+    "dropout": 0.5,
+    "dropout_at": "state",
+    "uniform_init": 0.1,
+}
+
 # Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
 _SELECTION: Dict[str, Any] = {
     **_SEE,
@@ -56,6 +73,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "pointer_generator_coverage": {**_SEE, "coverage": True},
     "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
     "explicit_selection": _SELECTION,
+    "entail_s2s": _ENTAIL,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
     # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer

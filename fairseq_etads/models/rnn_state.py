@@ -14,7 +14,8 @@ class DecoderState(NamedTuple):
     Attributes:
         hidden: h (N, H).
         cell: c of an LSTM (N, H); None of a GRU.
-        context: what the step before has read (N, M); None where attention comes before the cell.
+        fed: what the cell will read beside the word: the context of the step before (N, M) or, with --input-feed
+            readout, its readout (N, R); None where attention comes before the cell.
         spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
             attention.
         covered: the sum of attention so far (N, S); None without coverage.
@@ -24,7 +25,7 @@ class DecoderState(NamedTuple):
 
     hidden: Tensor
     cell: Optional[Tensor] = None
-    context: Optional[Tensor] = None
+    fed: Optional[Tensor] = None
     spent: Optional[Tensor] = None
     covered: Optional[Tensor] = None
     plan: Optional[Tensor] = None
@@ -46,6 +47,7 @@ class StepOutputs(NamedTuple):
         contexts: (N, T, M). log_weights: log of the attention (N, T, S).
         log_word: the same before it was combined with that to sentences; None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None.
+        readouts: what the output layer reads (N, T, R); None where nothing depends on it before all steps are done.
     """
 
     hidden: Tensor
@@ -55,11 +57,13 @@ class StepOutputs(NamedTuple):
     log_weights: Tensor
     log_word: Optional[Tensor] = None
     log_selection: Optional[Tensor] = None
+    readouts: Optional[Tensor] = None
 
     @classmethod
     def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
         """What T steps have computed one after the other, each without the dimension T."""
-        return cls(*(None if column[0] is None else torch.stack(column, 1) for column in zip(*steps)))
+        columns: Any = zip(*steps)
+        return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
 
 Keys = Union[SharedKeys, DotKeys]
@@ -67,7 +71,7 @@ Attention = Union[AdditiveAttention, DotAttention]
 
 
 def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """What the words before (N, T, E) contribute to the queries of attention, (N, A) for each step, or None for each."""
+    """What the words before (N, T, E) contribute to attention's queries: (N, A) for each step, or None for each."""
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
     return attention.from_word(words).unbind(1)

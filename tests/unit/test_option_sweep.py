@@ -154,7 +154,16 @@ RECURRENTS = {
     ],
     "uniform_init": [{"uniform_init": 0.1}, ({"uniform_init": -0.1}, "--uniform-init -0.1: choose 0 or more")],
     "attention_query": [{"attention_query": "after"}],
-    "readout": [{"readout": "linear"}, {"readout": "none"}],
+    "encoder_gate": [
+        {"encoder_gate": "selective", "hierarchical_attention": True, "source_factors": "pos:3"},
+        ({"encoder_gate": "selective", "encoder": "conv", "bridge": "zero"}, "needs the last states of --encoder rnn"),
+    ],
+    "input_feed": [
+        {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
+        ({"input_feed": "readout"}, "--input-feed readout needs --attention-query after"),
+    ],
+    "dropout_at": [{"dropout_at": "state", "dropout": 0.3, "large_vocabulary_trick": 20}],
+    "readout": [{"readout": "linear"}, {"readout": "none"}, {"readout": "luong"}],
     "share_input_embeddings": [
         {"share_input_embeddings": True},
         ({"share_input_embeddings": True, "share_all_embeddings": True}, "has no effect with --share-all-embeddings"),

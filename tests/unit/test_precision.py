@@ -176,6 +176,7 @@ MODELS = {
     "pointer_generator": (
         "pointer_generator_coverage", {**RECURRENT, "readout_dim": 12, "paper_init": False, "encoder_layers": 2},
     ),
+    "entail_s2s": ("entail_s2s", {**RECURRENT, "uniform_init": 0.0, "readout_dim": 9, "dropout": 0.0}),
     "ras_elman": ("ras_elman", {**RECURRENT, "uniform_init": 0.0, "pointer": "soft"}),
     "everything": ("words_lvt2k_temp_att", {
         "pointer": "switch", "coverage": True, "hierarchical_attention": True, "large_vocabulary_trick": 25,

@@ -1,0 +1,160 @@
+"""The model of Entail-s2s (Li, Zhu, Zhang and Zong 2018): equations against loops, the gate, dropout, sizes."""
+
+import re
+from pathlib import Path
+
+import pytest
+import reference_entail
+import torch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, model_config
+from recurrent import DOCUMENTS, SUMMARIES, encode, inputs, log_probs, recurrent
+
+
+def weights_of(model):
+    """A model's weights by the names of the equations, see reference_entail.py."""
+    encoder, decoder, names = model.encoder, model.decoder, ("weight_ih", "weight_hh", "bias_ih")
+    return {
+        **{"E_x": encoder.embed_tokens.weight, "E_y": decoder.embed_tokens.weight},
+        **{"forward": [getattr(encoder.lstm.rnn, f"{name}_l0") for name in names]},
+        **{"backward": [getattr(encoder.lstm.rnn, f"{name}_l0_reverse") for name in names]},
+        **{"decoder": [getattr(decoder.cell, name) for name in names]},
+        **{"W_g": encoder.gate.state_proj.weight, "U_g": encoder.gate.document_proj.weight},
+        **{"b_g": encoder.gate.document_proj.bias, "W": encoder.keys.weight},
+        **{"B_s": encoder.first_state.weight, "b_s": encoder.first_state.bias},
+        **{"B_c": encoder.first_cell.weight, "b_c": encoder.first_cell.bias},
+        **{"W_a": decoder.readout.weight, "W_o": decoder.output_projection.weight},
+    }
+
+
+def prefer(model):
+    """The model with attention and gates that are far from even."""
+    with torch.no_grad():
+        model.encoder.keys.weight.mul_(150)
+        model.encoder.gate.state_proj.weight.mul_(12)
+        model.encoder.gate.document_proj.weight.mul_(6)
+    return model
+
+
+@pytest.mark.parametrize("document", [[5, 6, 7, 30, 9, 10, 5], [8]], ids=["long", "short"])
+def test_it_is_the_equations(document):
+    model = prefer(recurrent("entail_s2s").double())
+    previous = [EOS, 5, 6, 7]
+    with torch.no_grad():
+        want, attention = reference_entail.entail_s2s(weights_of(model), [*document, EOS], previous)
+        found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+    torch.testing.assert_close(found[0], torch.stack(want))
+    torch.testing.assert_close(extra["attn"][0][0], torch.stack(attention))
+    assert len(document) == 1 or extra["attn"][0].max() > 3 * extra["attn"][0].min(), "attention that hides"
+
+
+def test_the_gate_is_open_or_acts_and_the_bridge_does_not_read_it():
+    """With biases of 50 it lets everything through, to the bit of float32; else attention reads other states."""
+    gated, plain = prefer(recurrent("entail_s2s")), recurrent("entail_s2s", encoder_gate="none")
+    plain.load_state_dict({k: v for k, v in gated.state_dict().items() if "gate" not in k})
+    tokens = make_batch(DOCUMENTS)
+    found, without = encode(gated, tokens), encode(plain, tokens)
+    assert (found["encoder_out"][0] - without["encoder_out"][0]).abs().max() > 0.01
+    for name in ("first_state", "first_cell"):
+        torch.testing.assert_close(found[name][0], without[name][0], rtol=0, atol=0)
+    with torch.no_grad():
+        gated.encoder.gate.document_proj.bias.fill_(50)
+        for weight in (gated.encoder.gate.document_proj.weight, gated.encoder.gate.state_proj.weight):
+            weight.zero_()
+    previous = make_batch(SUMMARIES)
+    torch.testing.assert_close(log_probs(gated, tokens, previous)[0], log_probs(plain, tokens, previous)[0])
+
+
+def test_sentences_are_made_of_gated_states():
+    options = {"hierarchical_attention": True, "encoder_gate": "selective"}
+    model = recurrent("gru_seq2seq", **options)
+    with torch.no_grad():  # a closed gate
+        model.encoder.gate.document_proj.bias.fill_(-50)
+    found = encode(model, make_batch(DOCUMENTS))
+    assert found["encoder_out"][0].abs().max() < 1e-12
+    first = [states[:1] for states in found["sentence_states"][0]]  # of words that say nothing
+    for states in first[1:]:
+        torch.testing.assert_close(states[:, :12], first[0][:, :12])
+
+
+def test_dropout_is_of_state_and_readout_and_both_go_on_dropped():
+    model = recurrent("entail_s2s", dropout=0.5, decoder_hidden_size=400).train()
+    tokens, previous = make_batch(DOCUMENTS), torch.full((len(DOCUMENTS), 1), EOS)
+    net_input = inputs(model, tokens)
+    with torch.no_grad():
+        encoded = model.encoder(**net_input)
+        state = {}
+        model.decoder(previous, encoder_out=encoded, incremental_state=state)
+        saved = model.decoder.get_incremental_state(state, "state")
+        torch.testing.assert_close(encoded["encoder_out"][0], encode(model.eval(), tokens)["encoder_out"][0])
+    assert 0.4 < saved["hidden"].eq(0).float().mean() < 0.6
+    assert saved["cell"].ne(0).all() and saved["fed"].eq(0).any()
+
+
+def test_without_attention_to_come_the_readout_of_all_steps_is_the_same():
+    """--readout luong is computed for all steps at once, and with --input-feed readout step by step."""
+    at_once = recurrent("entail_s2s", input_feed="context")
+    fed = recurrent("entail_s2s")
+    with torch.no_grad():  # let neither cell read what it is fed
+        for model in (at_once, fed):
+            model.decoder.cell.weight_ih[:, RECURRENT["encoder_embed_dim"] :].zero_()
+        weight = fed.state_dict()
+        own = weight.pop("decoder.cell.weight_ih")
+        wide = at_once.decoder.cell.weight_ih
+        wide[:, : RECURRENT["encoder_embed_dim"]] = own[:, : RECURRENT["encoder_embed_dim"]]
+        at_once.load_state_dict({**at_once.state_dict(), **weight})
+    tokens, previous = make_batch(DOCUMENTS), make_batch(SUMMARIES)
+    torch.testing.assert_close(log_probs(fed, tokens, previous)[0], log_probs(at_once, tokens, previous)[0])
+
+
+@pytest.mark.parametrize(
+    "arch,changes,message",
+    [
+        ("entail_s2s", {"attention_query": "before"}, "--input-feed readout needs --attention-query after"),
+        ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective needs the last states of --encoder rnn"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(arch, changes, message):
+    with pytest.raises(ValueError, match=message):
+        recurrent(arch, **changes)
+
+
+def test_it_begins_with_uniform_weights_and_has_the_papers_sizes():
+    with torch.device("meta"):
+        model = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(model_config("entail_s2s"), make_task())
+    lstm = 2 * (4 * 512 * (300 + 512) + 4 * 512) + 4 * 512 * (300 + 512 + 512) + 4 * 512  # one bias for each gate
+    gate, bridge, keys, readout = 2 * 1024**2 + 1024, 2 * (1024 * 512 + 512), 1024 * 512, (512 + 1024) * 512
+    words = 44 * (300 + 300 + 512)  # tables of documents and summaries, output layer without bias
+    assert sum(p.numel() for p in model.parameters()) == words + lstm + gate + bridge + keys + readout
+    small = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(
+        model_config("entail_s2s", **RECURRENT, readout_dim=9), make_task()
+    )
+    for name, parameter in small.named_parameters():
+        assert 0.05 < parameter.abs().max() <= 0.1, name
+    assert not small.encoder.embed_tokens.weight[PAD].any()
+
+
+COSTS = {
+    "encoder_gate selective": "8 * h**2 + 2 * h",
+    "input_feed readout": "3 * g * (r - 2 * h)",
+    "readout luong": "-(e + 1) * e",
+    "no_output_bias": "-V",
+}
+
+
+def test_the_options_cost_what_the_page_says():
+    def count(**options):
+        small = {**RECURRENT, "decoder_hidden_size": 14, **options}
+        return sum(parameter.numel() for parameter in make_model("gru_seq2seq", make_task(), **small).parameters())
+
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = page[page.index("## The recurrent family") :]
+    for option, formula in COSTS.items():
+        name, _, value = option.partition(" ")
+        beside = {"attention_query": "after"} if name == "input_feed" else {}
+        with_it = {"output_bias": False} if name == "no_output_bias" else {name: value}
+        expected = eval(formula, {"h": 12, "g": 14, "e": 16, "r": 16, "V": 44})
+        assert count(**with_it, **beside) - count(**beside) == expected, option
+        row = next(row for row in page.splitlines() if row.startswith(f"| `--{option.replace('_', '-')}"))
+        written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
+        assert written == eval(formula, {"h": 400, "g": 400, "e": 200, "r": 200, "V": 50000}), row
