@@ -1,23 +1,41 @@
-"""The pointer network and the reranking of Chen and Bansal 2018 in loops, close to the paper. Beside reference.py."""
+"""The abstractor, the pointer network and the reranking of Chen and Bansal 2018 in loops. Beside reference.py."""
 
 import itertools
 from collections import Counter
 
 import torch
-from reference_see import lstm_step
+from reference import pointer_mixture, softmax_row
+from reference_see import lstm_step, read
 
 
 def read_both_ways(vectors, directions):
     """An LSTM in both directions: [forward; backward] of each vector."""
+    (forward, _), (backward, _) = (read(vectors[::order], w) for order, w in zip((1, -1), directions))
+    return [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+
+
+def sentence_rewriter(w, document, extended, previous, unk):
+    """P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended ids."""
+    known = len(w["E"])
+    vectors = [w["E"][word if word < known else unk] for word in document]
+    forward, c_forward = read(vectors, w["forward"], w["first_forward"])
+    backward, c_backward = read(vectors[::-1], w["backward"], w["first_backward"])
+    memory = [w["W_m"] @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
+    s = w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"]
+    c = w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"]
+    o = torch.zeros(w["E"].shape[1], dtype=s.dtype)
     found = []
-    for weights, order in zip(directions, (1, -1)):
-        h = c = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
-        states = []
-        for vector in vectors[::order]:
-            h, c = lstm_step(vector, h, c, *weights)
-            states.append(h)
-        found.append(states[::order])
-    return [torch.cat(pair) for pair in zip(*found)]
+    for word in previous:
+        x = w["E"][word if word < known else unk]
+        s, c = lstm_step(torch.cat([x, o]), s, c, *w["decoder"])
+        attention = softmax_row([(s @ w["W_q"]) @ m for m in memory])
+        context = sum(weight * m for weight, m in zip(attention, memory))
+        o = w["W_2"] @ torch.tanh(w["W_1"] @ torch.cat([s, context]) + w["b"])
+        vocabulary = torch.softmax(torch.stack([row @ o for row in w["E"]]), 0)
+        copied = torch.stack([*(a / sum(attention[:-1]) for a in attention[:-1]), torch.zeros_like(attention[0])])
+        p_gen = torch.sigmoid(w["v"] @ torch.cat([s, c, x, context]) + w["b_v"]).item()
+        found.append(pointer_mixture(vocabulary, copied, p_gen, extended, max(*extended, known - 1) + 1))
+    return found
 
 
 def sentence_vector(words, convolutions):

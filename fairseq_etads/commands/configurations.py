@@ -17,6 +17,7 @@ _NEEDS = {
     "pointer_generator_coverage": "It begins with a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
+    "sentence_rewriter": "Its data are pairs of sentences: etads-labels DATA --pairs.",
 }
 """What a training needs besides the data, where that is part of its system."""
 _SIZES = (
@@ -114,6 +115,13 @@ _OWN: Dict[str, Dict[str, Any]] = {
     },
     "convs2s_gigaword": _GIGAWORD,
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
+    "sentence_rewriter": {
+        **_on_plateau(1e-3, 0),
+        "task": {"truncate_source": 100, "truncate_target": 30},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
+        "dataset": {"batch_size": 32},
+    },
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),
     "pointer_generator": _SEE,

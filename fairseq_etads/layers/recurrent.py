@@ -319,18 +319,21 @@ class SentenceEncoder(nn.Module):
         return Sentences(sentences, self.keys(key_input), missing, documents)
 
 
-def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Linear]:
+def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
     """The layer of a readout with ``width`` numbers, see :func:`read_out`; None where it has none (kind "none")."""
     if kind == "none":
         return None
+    if kind == "mlp":
+        return nn.Sequential(nn.Linear(hidden + context, hidden), nn.Tanh(), nn.Linear(hidden, width, bias=False))
     return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width, bias=kind != "luong")
 
 
-def read_out(kind: str, layer: Optional[nn.Linear], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
+def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
     """What the output layer reads (…, R).
 
     Args:
-        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); none: [h; c]. layer: with W, b.
+        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
+            none: [h; c]. layer: with W, b.
         hidden: h (…, H). word: E, the vectors of the words before (…, E). context: c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
