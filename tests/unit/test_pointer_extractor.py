@@ -156,22 +156,23 @@ LEARNER = {"encoder_embed_dim": 12, "sentence_filters": 8, "encoder_hidden_size"
 
 @functools.lru_cache(maxsize=None)
 def learnt():
-    """The task, an extractor that has learnt the order of marked sentences by likelihood, and its last figures."""
+    """An extractor that has learnt the order of marked sentences by likelihood, and its task."""
     task, model = build(2, **LEARNER)
+    with torch.no_grad():
+        model.embed_tokens.weight.mul_(5)  # so that it learns within seconds
     criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     r = random.Random(4)
-    for _ in range(150):
+    for _ in range(300):
         optimizer.zero_grad()
-        loss, size, logs = criterion(model, make_sample(r))
+        loss, size, _ = criterion(model, make_sample(r))
         (loss / size).backward()
         optimizer.step()
-    return task, model, logs
+    return task, model
 
 
 def test_likelihood_learns_the_order():
-    task, model, logs = learnt()
-    assert logs["right"] / logs["steps"] > 0.95
+    task, model = learnt()
     sample = make_sample(random.Random(5))
     found = model.extract(sample["net_input"]["src_tokens"], most=3)
     right = [(row == labels)[labels >= 0].all().item() for row, labels in zip(found, sample["labels"])]
