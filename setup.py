@@ -124,6 +124,7 @@ setup(
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
             "etads-nli=fairseq_etads.commands.nli:main",
+            "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
             "etads-plot=fairseq_etads.evaluation.curves_command:main",
             "etads-human=fairseq_etads.evaluation.human_command:main",

@@ -32,7 +32,7 @@ COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     }
     | {"etads-explain", "etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot"}
     | {"etads-prepare", "etads-rouge", "etads-summarize", "etads-tune"}
-    | {"etads-labels", "etads-select", "etads-extract", "etads-control", "etads-shortlist"}
+    | {"etads-labels", "etads-select", "etads-extract", "etads-rewrite", "etads-control", "etads-shortlist"}
     | {"etads-nli"}
 )
 """Commands that import neither torch nor fairseq when they start, and so answer within a second."""

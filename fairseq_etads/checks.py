@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
-from .criterion_options import OURS, SummarizationNLLConfig, check_criterion
+from .criterion_options import LABELLED, OURS, SELECTING, SummarizationNLLConfig, check_criterion
 from .generation import SummaryGenerator
 from .layers.capabilities import decoder_capabilities, pointer_of
 from .options import SummarizationConfig
@@ -45,7 +45,7 @@ class CheckedOptions:
     _candidates = 0
     _adaptive_softmax = False
     _drops_layers = False
-    _selects = False
+    _selected_by: Tuple[str, ...] = ()
     _has_extractor = False
     _selects_sentences = False
     _has_closed_book = False
@@ -55,7 +55,7 @@ class CheckedOptions:
         parent: Any = super()
         model = parent.build_model(cfg, *args, **kwargs)
         capabilities = decoder_capabilities(model)
-        self._selects = getattr(model, "label_unit", None) is not None
+        self._selected_by = getattr(model, "criterions", ())
         self._pointer = self._pointer if capabilities.pointer is None else capabilities.pointer.kind
         self._candidates = self._candidates or capabilities.large_vocabulary_trick
         self._adaptive_softmax = self._adaptive_softmax or capabilities.has_adaptive_softmax
@@ -74,8 +74,8 @@ class CheckedOptions:
         parent: Any = super()
         name = str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
         check_criterion(name, self._pointer, bool(self._candidates), self._adaptive_softmax)
-        learns_labels = self._selects or any(getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss"))
-        check_selector(name, self._selects, self._trained is None, self.cfg, learns_labels)
+        learns_labels = name in LABELLED or any(getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss"))
+        check_selector(name, self._selected_by, self._trained is None, self.cfg, learns_labels)
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
             if name in OURS:
@@ -159,21 +159,28 @@ def check_loss_options(
         )
 
 
-def check_selector(criterion: str, selects: bool, trains: bool, task_cfg: Any, learns_labels: bool) -> None:
+def check_selector(
+    criterion: str, selected_by: Tuple[str, ...], trains: bool, task_cfg: Any, learns_labels: bool
+) -> None:
     """Raise ValueError if a criterion does not go with a content selector, or an option has no effect on it.
 
     Args:
-        criterion: its name. selects: whether the model selects words or sentences. trains: whether it is to be trained.
-        learns_labels: whether the criterion reads labels.
+        criterion: its name. selected_by: the criterions that train the model, if it selects words or sentences; else
+            none. trains: whether it is to be trained. learns_labels: whether the criterion reads labels.
     """
-    if selects != (criterion == "selection_nll"):
+    selects = bool(selected_by)
+    if criterion not in selected_by if selects else criterion in SELECTING:
         model = "an architecture that selects words or sentences" if selects else "one that writes summaries"
-        needed = "selection_nll" if selects else "summarization_nll"
-        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
+        advice = ""
+        if {criterion, *selected_by} == {"extractor_nll", "extractor_rl"}:
+            given = "with" if "extractor_rl" in selected_by else "without"
+            model, advice = f"an extractor {given} --learn-to-stop", ", or train the other one"
+        needed = selected_by[0] if selects else "summarization_nll"
+        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}{advice}")
     if trains and task_cfg.labels and not learns_labels:
         raise ValueError(
-            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll, --extraction-loss or "
-            "--selection-loss"
+            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll or extractor_nll, "
+            "--extraction-loss or --selection-loss"
         )
     if trains and selects and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
@@ -190,7 +197,8 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     """
     for model in models:
         if getattr(model, "label_unit", None) is not None:
-            raise ValueError("a model that selects words or sentences writes no summaries: use it with etads-select")
+            command = "etads-rewrite" if getattr(model, "labels_in_order", False) else "etads-select"
+            raise ValueError(f"a model that selects words or sentences writes no summaries: use it with {command}")
         pointer = pointer_of(model)
         if selection and (pointer is None or pointer.kind != "soft"):
             raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy what is selected")

@@ -7,6 +7,10 @@ from omegaconf import II
 
 OURS = ("summarization_nll", "summarization_rl", "summarization_raml")
 """This project's criterions, which know of pointers and candidates."""
+LABELLED = ("selection_nll", "extractor_nll")
+"""Those that learn nothing but labels."""
+SELECTING = (*LABELLED, "extractor_rl")
+"""Those of models that select words or sentences."""
 
 
 @dataclass

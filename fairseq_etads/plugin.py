@@ -6,7 +6,8 @@ compat.install()
 distributed.install()
 
 from . import criterions, optim, reward_augmented, selection_criterion, self_critical, task  # noqa: E402
-from .models import convs2s, nnlm, rnn, selector, transformer  # noqa: E402
+from .models import convs2s, nnlm, pointer_extractor, rnn, selector, transformer  # noqa: E402
+from .rewriting import criterion as rewriting_criterion  # noqa: E402
 from .text import tokenizer  # noqa: E402
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "distributed",
     "nnlm",
     "optim",
+    "pointer_extractor",
     "reward_augmented",
+    "rewriting_criterion",
     "rnn",
     "selection_criterion",
     "selector",

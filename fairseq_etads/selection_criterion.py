@@ -1,15 +1,20 @@
-"""The criterion ``selection_nll``: how likely a selector finds the labels of words or sentences."""
+"""The criterions ``selection_nll`` and ``extractor_nll``: how likely a selector finds its labels.
+
+The first is for labels of words or sentences, the second for sentences in the order of a summary.
+"""
 
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
+from .layers.capabilities import unwrapped
 from .layers.tagging import selection_losses, sentence_loss
 from .selection.scores import EDGES, best_f1, roc_area
 
@@ -86,3 +91,60 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
     return torch.bincount(rows + bins, minlength=2 * (len(EDGES) + 1)).double().view(2, -1)
+
+
+@dataclass
+class ExtractorNLLConfig(FairseqDataclass):
+    """``--criterion extractor_nll`` has no options."""
+
+
+@register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
+class ExtractorNLL(FairseqCriterion):
+    """Negative log-likelihood of the sentences that match the summary's, one after another: the mean over all of them.
+
+    It knows nothing of an end, and a sentence that was taken may be found likely again. It logs the loss in bits, and
+    "accuracy", the share of the steps at which the right sentence is the likeliest.
+    """
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss of a batch, the number of its steps, and what to log."""
+        if "labels" not in sample:
+            raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
+        labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
+        logits, _ = model(**sample["net_input"], chosen=labels)
+        loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
+        steps = int((labels >= 0).sum())
+        return (
+            loss,
+            max(steps, 1),
+            {
+                "loss": loss.detach(),
+                "ntokens": sample["ntokens"],
+                "nsentences": len(labels),
+                "sample_size": max(steps, 1),
+                "right": ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum(),
+                "steps": steps,
+            },
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up the figures of all batches and workers; the loss is in bits."""
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        size, steps = total("sample_size"), total("steps")
+        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=4)
+        metrics.log_scalar("accuracy", total("right") / max(steps, 1), steps, round=4)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def only_first_sentences(labels: Tensor, most: int) -> Tensor:
+    """Sentences (B, T) without those from number ``most`` on, which are not read; -1 behind the last that is left."""
+    kept = (labels >= 0) & (labels < most)
+    order = (~kept).int().argsort(dim=1, stable=True)  # those that are kept first, in their order
+    return labels.masked_fill(~kept, -1).gather(1, order)

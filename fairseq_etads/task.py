@@ -119,7 +119,7 @@ class SummarizationTask(
         """Build the model, remember which factors it reads, begin with the weights of --init-from and --extractor."""
         model = super().build_model(cfg, *args, **kwargs)
         self.read_factors(getattr(model, "factors", ()))
-        self.read_labels(getattr(model, "label_unit", None))
+        self.read_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
             return model
         if self.cfg.init_from and is_first_launch(self.cfg):

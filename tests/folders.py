@@ -33,9 +33,6 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     if getattr(model.decoder, "pointer", None) is not None:
         with torch.no_grad():
             model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
-    cfg = OmegaConf.structured(FairseqConfig)
-    cfg.model = model_config(arch, **{**SMALL, **options})
-    cfg.task = {**plain(task.cfg), "_name": "summarization"}
     data = path / "prepared" / "bin"
     data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
@@ -50,6 +47,17 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
     (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
     (path / "checkpoints").mkdir()
+    save_checkpoint(
+        path / "checkpoints" / "checkpoint_best.pt", model, model_config(arch, **{**SMALL, **options}), task
+    )
+    return model
+
+
+def save_checkpoint(path, model, cfg_of_model, task):
+    """A checkpoint as fairseq-train leaves it, but for the state of an optimiser."""
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.model = cfg_of_model
+    cfg.task = {**plain(task.cfg), "_name": "summarization"}
     state = {
         "args": None,
         "cfg": OmegaConf.create(OmegaConf.to_container(cfg, enum_to_str=True)),
@@ -59,8 +67,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
         "task_state": task.state_dict(),
         "extra_state": {"train_iterator": {"epoch": 1}},
     }
-    torch.save(state, path / "checkpoints" / "checkpoint_best.pt")
-    return model
+    torch.save(state, path)
 
 
 def plain(cfg):

@@ -72,6 +72,8 @@ def recurrent(arch, task=None, **options):
         sizes["large_vocabulary_trick"] = 25
     if PRESETS[arch].get("paper_init"):  # its word vectors are so small that no test would see them
         sizes.update(readout_dim=12, paper_init=False)
+    if PRESETS[arch].get("encoder_projection"):
+        sizes["encoder_projection"] = 11
     if PRESETS[arch].get("dropout"):
         sizes.update(readout_dim=9, dropout=0.0)
     if {**PRESETS[arch], **options}.get("sentence_attention") == "extractor":

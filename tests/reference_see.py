@@ -24,9 +24,12 @@ def lstm_step(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, bias: T
     return hidden, cell
 
 
-def read(vectors: Sequence[Tensor], weights: Sequence[Tensor]) -> Tuple[List[Tensor], Tensor]:
-    """One direction of the encoder: h of each word, and the last c."""
-    h = c = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
+def read(
+    vectors: Sequence[Tensor], weights: Sequence[Tensor], first: Sequence[Tensor] = ()
+) -> Tuple[List[Tensor], Tensor]:
+    """One direction of the encoder: h of each word, and the last c; ``first``: h and c before, 0 without it."""
+    zeros = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
+    h, c = first or (zeros, zeros)
     states = []
     for vector in vectors:
         h, c = lstm_step(vector, h, c, *weights)

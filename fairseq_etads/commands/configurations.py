@@ -18,6 +18,7 @@ _NEEDS = {
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
     "entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs",
+    "sentence_rewriter": "Its data are pairs of sentences: etads-labels DATA --pairs.",
 }
 """What a training needs besides the data, where that is part of its system."""
 _SIZES = (
@@ -132,6 +133,13 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "optimization": {"lr": [5e-4], "clip_norm": 5.0, "sentence_avg": True},
         "dataset": {"batch_size": 64},
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
+    },
+    "sentence_rewriter": {
+        **_on_plateau(1e-3, 0),
+        "task": {"truncate_source": 100, "truncate_target": 30},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
+        "dataset": {"batch_size": 32},
     },
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),

@@ -8,14 +8,14 @@ from typing import Callable, List, Optional, Sequence
 from tqdm import tqdm
 
 from ..data.prepared import PreparedPairs
-from ..evaluation.validation import detect_subwords, detect_words
+from ..evaluation.validation import detect_subwords
 from ..selection.files import NOTHING, SelectionFile, file_name
 from ..selection.labels import greedy_extract
 from ..selection.texts import Text, summary_sentences
 from ..text.files import InputError
-from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from .label_making import need_marks, open_task
+from .words_to_text import detokenizer_of
 
 SENTENCES, THRESHOLD = 3, 0.15
 
@@ -38,17 +38,12 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     task.load_dataset(args.subset)
     pairs = PreparedPairs(task.dataset(args.subset))
     subwords = detect_subwords(task.src_dict)
-    if subwords == "gpt2":
-        raise InputError(f"DATA {folder}: it has GPT-2's pieces, which are no words; prepare the text in another way")
+    tokenizer = detokenizer_of(task.src_dict, subwords, folder)
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         need_marks(pairs, f"--by {args.by}")
     extract = _way(args, pairs, subwords, unit, args.labels or folder)
-    kind = detect_words(task.src_dict, subwords)
-    tokenizer = TextTokenizer(
-        argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")
-    )
     words = sentences = 0
     partial = args.output.with_name(f"{args.output.name}.partial")
     with open(partial, "w", encoding="utf-8", newline="\n") as file:

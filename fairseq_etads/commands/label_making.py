@@ -1,8 +1,10 @@
-"""Labels of the documents of a binarised split; for the command ``etads-labels``."""
+"""Labels of the documents of a binarised split, and pairs of sentences; for the command ``etads-labels``."""
 
 import contextlib
+import functools
+import os
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -17,6 +19,7 @@ from ..selection.texts import Text, summary_sentences
 from ..task import SummarizationTask
 from ..text.files import InputError
 from ..text.words import SENTENCE_MARK
+from .words_to_text import detokenizer_of
 
 Row = Tuple[str, List[str]]
 CHUNK = 64
@@ -69,6 +72,13 @@ class Labeller(NamedTuple):
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
+    def matched(self, number: int) -> List[Tuple[str, str]]:
+        """Sentences of the document, each with the sentence of the summary that it matches; words with spaces."""
+        sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
+        summary = summary_sentences(self.pairs.summary(number), self.subwords)
+        chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
+        return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
+
     def _sentences(self, document: Text, summary: List[str]) -> List[str]:
         sentences = document.sentences()
         references = [self.pairs.without_unknown(sentence) for sentence in summary_sentences(summary, self.subwords)]
@@ -97,9 +107,24 @@ def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, 
     return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict), idf)
 
 
-def _rows(numbers: range) -> List[Row]:
-    assert _labeller is not None
-    return [_labeller.row(number) for number in numbers]
+def _call(method: str, numbers: range) -> List[Any]:
+    return [getattr(_labeller, method)(number) for number in numbers]
+
+
+def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+    """What a method of the labeller returns for each document, in order.
+
+    Args:
+        arguments: of :func:`_open`, by which other processes make the same labeller. jobs: processes.
+    """
+    count = len(labeller.pairs)
+    if jobs == 1:
+        yield from map(getattr(labeller, method), range(count))
+        return
+    chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
+        for found in pool.map(functools.partial(_call, method), chunks):
+            yield from found
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
@@ -130,13 +155,45 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
                 bar.update()
                 yield row
 
-        if jobs == 1:
-            write_rows(path, header, counted(map(labeller._replace(idf=idf).row, range(len(pairs)))))
-        else:
-            chunks = [range(start, min(start + CHUNK, len(pairs))) for start in range(0, len(pairs), CHUNK)]
-            with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
-                write_rows(path, header, counted(row for rows in pool.map(_rows, chunks) for row in rows))
+        write_rows(path, header, counted(_of_all(labeller._replace(idf=idf), "row", arguments, jobs)))
     return str(counts)
+
+
+def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
+    """Write a split's sentences of summaries and the sentences of documents that match them, as lines of text.
+
+    Args:
+        folder: with binarised data. limit: tokens that are read of a document. out: folder of SPLIT.source, with
+            sentences of documents, and SPLIT.target, with those of summaries. jobs: processes.
+
+    Returns:
+        what there is to say about them.
+
+    Raises:
+        InputError: see :func:`make_labels`; or the data has GPT-2's pieces.
+    """
+    arguments: Any = folder, split, "match", limit, ({}, 1.0)
+    labeller = _open(*arguments)
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries to make pairs of")
+    need_marks(pairs, "--pairs")
+    tokenizer = detokenizer_of(pairs.dictionary, labeller.subwords, folder)
+    paths = [out / f"{split}.{side}" for side in ("source", "target")]
+    partial = [path.with_name(f"{path.name}.partial") for path in paths]
+    out.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partial]
+        found = _of_all(labeller, "matched", arguments, jobs)
+        for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
+            for texts in matched:
+                count += 1
+                for file, text in zip(files, texts):
+                    file.write(tokenizer.decode(text) + "\n")
+    for path, written in zip(paths, partial):
+        os.replace(written, path)
+    return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 
 def need_marks(pairs: PreparedPairs, option: str) -> None:

@@ -20,7 +20,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Make labels for content selection from prepared documents and their summaries: beside the data, "
-        "labels.words.SPLIT or labels.sentences.SPLIT, with a line for each document.",
+        "labels.words.SPLIT or labels.sentences.SPLIT, with a line for each document. Or, with --pairs, write what "
+        "matches as pairs of sentences.",
         epilog="""\
 kinds:
   words          1 for each word that the summary copies, in its longest runs and where they occur first; 0 for others
@@ -31,13 +32,18 @@ kinds:
 examples:
   etads-labels runs/mine/prepared --kind words          # train, valid and test, as far as they are there
   etads-labels runs/mine/prepared --kind extract --subset train valid --jobs 4
+  etads-labels runs/mine/prepared --pairs sentences/text
+  etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  All kinds but words need documents with sentence marks (etads-prepare --source-sentence-marks). The three kinds of
-  labels of sentences have one file name: keep several with --out. docs/selection.md describes the files.""",
+  --pairs writes, for each sentence of a summary, that of the document which --kind match finds (SPLIT.source) and the
+  sentence itself (SPLIT.target): text of which etads-prepare makes data, to train a model that rewrites sentences.
+  All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
+  three kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
-    add("--kind", choices=tuple(KINDS), default="words", help="see below (default: %(default)s)")
+    add("--kind", choices=tuple(KINDS), help="see below (default: words)")
+    add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder, and no labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
     add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document, at least "
         "as many as the models that use the labels (default: %(default)s)")  # fmt: skip
@@ -56,15 +62,24 @@ def binarised(data: Path) -> Path:
 
 def _make(args: argparse.Namespace) -> None:
     check_positive(jobs=args.jobs, truncate_source=args.truncate_source)
+    if args.pairs is not None:
+        for option, value in (("kind", args.kind), ("out", args.out)):
+            if value is not None:
+                raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
     folder = binarised(args.data)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from .label_making import make_labels, splits_of  # isort: skip
+    from .label_making import make_labels, splits_of, write_pairs  # isort: skip
 
     only_warnings()
+    kind = args.kind or "words"
     for split in args.subset or splits_of(folder):
-        path = (args.out or folder) / file_name("labels", KINDS[args.kind], split)
-        print(f"{path}: {make_labels(folder, split, args.kind, args.truncate_source, path, args.jobs)}")
+        if args.pairs is not None:
+            said = write_pairs(folder, split, args.truncate_source, args.pairs, args.jobs)
+            print(f"{args.pairs / split}.source and .target: {said}")
+            continue
+        path = (args.out or folder) / file_name("labels", KINDS[kind], split)
+        print(f"{path}: {make_labels(folder, split, kind, args.truncate_source, path, args.jobs)}")
 
 
 def main(argv: Optional[List[str]] = None) -> int:

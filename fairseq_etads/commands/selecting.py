@@ -37,7 +37,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
             f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor, or a model "
-            "with --sentence-attention extractor)"
+            "with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))

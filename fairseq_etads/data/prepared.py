@@ -31,6 +31,12 @@ class PreparedPairs:
         return len(self._pairs.src)
 
     @property
+    def dictionary(self) -> Dictionary:
+        """Of the documents."""
+        dictionary: Dictionary = self._pairs.src_dict
+        return dictionary
+
+    @property
     def has_summaries(self) -> bool:
         return self._pairs.tgt is not None
 

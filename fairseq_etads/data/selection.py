@@ -152,6 +152,41 @@ class SentenceTargets(TokenValues):
         return table
 
 
+class SentenceOrder(TokenValues):
+    """For each document of a split the sentences that match those of its summary, in the summary's order.
+
+    They are read from ``etads-labels --kind match``; those are left out of which nothing is read. See
+    :class:`TokenValues` for arguments and errors.
+    """
+
+    def _check_kind(self) -> None:
+        kind = self.file.header.get("kind")
+        if kind != "match":
+            raise InputError(
+                f"{self.option}: {self.file.path} has labels of the kind {kind}, which are not in the order of the "
+                "summary; make it with etads-labels --kind match"
+            )
+
+    def __getitem__(self, number: int) -> Tensor:
+        """Of one document (n,), int64: numbers of its sentences."""
+        tokens = tokens_of(self._documents[number], self._dictionary)
+        fields = self.file.row_of(number, tokens)
+        is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
+        read = set((np.cumsum(is_mark) - is_mark)[~is_mark].tolist())
+        try:
+            return torch.tensor([int(field) for field in fields if int(field) in read], dtype=torch.long)
+        except ValueError as error:
+            raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
+
+    def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
+        """Of documents (B, S) with these numbers: (B, n), int64, -1 behind the last sentence."""
+        found = [self[number] for number in numbers]
+        table = torch.full((len(found), max(1, *map(len, found))), -1)
+        for row, order in zip(table, found):
+            row[: len(order)] = order
+        return table
+
+
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
     """Add to a batch, under the names of ``values``, those of its documents, see :meth:`TokenValues.collate`."""
     if not batch:
@@ -167,19 +202,26 @@ class SelectedTask:
     src_dict: Dictionary
     _summaries: Any
     _label_unit: Optional[str] = None
+    _labels_in_order = False
     _reads_targets = False
 
     def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Build the criterion; batches have what it learns of sentences, --extraction-loss or --selection-loss."""
         if getattr(cfg, "extraction_loss", 0):
             self.read_labels("sentences")
+        if hasattr(cfg, "abstractor"):  # of --criterion extractor_rl, which learns from rewards
+            self.read_labels(None)
         self._reads_targets = bool(getattr(cfg, "selection_loss", 0))
         parent: Any = super()
         return parent.build_criterion(cfg, *args, **kwargs)
 
-    def read_labels(self, unit: Optional[str]) -> None:
-        """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none."""
-        self._label_unit = unit
+    def read_labels(self, unit: Optional[str], in_order: bool = False) -> None:
+        """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none.
+
+        Args:
+            in_order: sentences in the order of the summary, see :class:`SentenceOrder`.
+        """
+        self._label_unit, self._labels_in_order = unit, in_order
 
     def load_token_values(self, directory: str, split: str, pairs: Any, limit: int) -> Dict[str, TokenValues]:
         """What batches of a split need: "labels" or "sentence_targets" in training, "selection" in decoding.
@@ -196,7 +238,8 @@ class SelectedTask:
         if self._label_unit is not None:
             path = Path(self.cfg.labels or directory) / file_name("labels", self._label_unit, split)
             if path.is_file() or not loading:  # etads-select can do without, and the criterion says what is missing
-                found["labels"] = TokenValues(path, self._label_unit, *documents, option="--labels")
+                kind = SentenceOrder if self._labels_in_order else TokenValues
+                found["labels"] = kind(path, self._label_unit, *documents, option="--labels")
         if self._reads_targets:
             path = Path(self.cfg.labels or directory) / file_name("labels", "sentences", split)
             if path.is_file() or not loading:  # fairseq-validate can do without

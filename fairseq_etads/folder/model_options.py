@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from ..models.common import SummarizationModel, plain_options
 from ..models.convs2s_options import parse_convolutions
-from ..models.selector import Selector
+from ..models.selector import SelectingModel
 from ..text.files import InputError
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
@@ -26,7 +26,7 @@ _OUTSIDE = re.compile(r"_path$")
 def architectures() -> List[str]:
     """The names of the architectures that a folder may have: this project's, which write summaries."""
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
-    return [name for name, model in ours.items() if not issubclass(model, Selector)]
+    return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
 
 
 def _declared(architecture: str) -> Dict[str, Any]:

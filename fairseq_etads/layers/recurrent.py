@@ -26,13 +26,28 @@ class Bidirectional(nn.Module):
     end are discarded.
 
     Args:
-        rnn: the network, batch first and bidirectional. dropout: between its layers.
+        rnn: the network, batch first and bidirectional. dropout: between its layers. learnt_start: begin with learnt
+            states (Chen and Bansal 2018) instead of 0.
     """
 
-    def __init__(self, rnn: nn.RNNBase, dropout: float):
+    states = 1
+    """How many tensors a state of the network has: h, and c of an LSTM."""
+
+    def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()
         self.rnn = rnn
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.start: Optional[nn.Parameter] = None
+        if learnt_start:  # for each tensor of a state a row for each layer and direction
+            rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
+            self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
+
+    def _first(self, x: Tensor, rows: slice) -> List[Tensor]:
+        """The tensors of the first state (L, B, hidden) of those layers and directions, for inputs (B, S, D)."""
+        if self.start is None:
+            count = len(range(2 * self.rnn.num_layers)[rows])
+            return [x.new_zeros(count, len(x), self.rnn.hidden_size)] * self.states
+        return [part[rows, None].expand(-1, len(x), -1).contiguous().to(x.dtype) for part in self.start]
 
     def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Read sequences.
@@ -56,7 +71,8 @@ class Bidirectional(nn.Module):
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         # torch's module drops between its layers in training mode, and --retain-dropout asks for it in evaluation
         self.rnn.training = self.training or self.dropout.apply_during_inference
-        packed, final = self.rnn(packed)
+        first = self._first(x, slice(None))
+        packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         hidden, cells = final if isinstance(final, tuple) else (final, None)
         last_cells = None if cells is None else torch.cat([cells[-2], cells[-1]], dim=1)
@@ -73,9 +89,10 @@ class Bidirectional(nn.Module):
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = self.dropout(torch.cat([forward, backward], dim=2))
-            forward, cells[0] = self._run_direction(x, weights[2 * layer], ended)
+            places = [slice(number, number + 1) for number in (2 * layer, 2 * layer + 1)]
+            forward, cells[0] = self._run_direction(x, weights[2 * layer], ended, self._first(x, places[0]))
             backward, cells[1] = self._run_direction(
-                take_positions(x, reversed_positions), weights[2 * layer + 1], ended
+                take_positions(x, reversed_positions), weights[2 * layer + 1], ended, self._first(x, places[1])
             )
             backward = take_positions(backward, reversed_positions)
         last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
@@ -86,11 +103,14 @@ class Bidirectional(nn.Module):
             torch.cat(both, dim=1) if both else None,
         )
 
-    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+    def _run_direction(
+        self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         """One direction of one layer.
 
         Args:
             x: (B, S, D). weights: W_ih, W_hh, b_ih, b_hh. ended: (B, S) bool, True behind a document's end.
+            first: the tensors of the first state, each (1, B, hidden).
 
         Returns:
             states (B, S, hidden); the memory cells at the documents' ends (B, hidden), or None.
@@ -103,17 +123,19 @@ class BidirectionalGRU(Bidirectional):
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
+        learnt_start: begin with learnt states.
     """
 
-    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0):
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
         between = dropout if layers > 1 else 0.0
-        super().__init__(
-            nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between), between
-        )
+        rnn = nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
+        super().__init__(rnn, between, learnt_start)
 
-    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        first = x.new_zeros(1, len(x), self.rnn.hidden_size)
-        states, _ = torch.gru(x, first, [*weights], True, 1, 0.0, self.training, bidirectional=False, batch_first=True)
+    def _run_direction(
+        self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        (h,) = first
+        states, _ = torch.gru(x, h, [*weights], True, 1, 0.0, self.training, bidirectional=False, batch_first=True)
         return states, None
 
 
@@ -122,28 +144,31 @@ class BidirectionalLSTM(Bidirectional):
 
     Args:
         input_dim: width of inputs. hidden: width of each direction. layers: how many; dropout: between them.
+        learnt_start: begin with learnt states.
     """
 
+    states = 2
     hold: Tensor
 
-    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0):
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        super().__init__(with_one_bias(rnn), between)
+        super().__init__(with_one_bias(rnn), between, learnt_start)
         # torch.lstm returns the memory cells of the last column only. Behind a document's end an input of its own opens
         # the forget gate and closes the input gate, so that cells stay as they were: sigmoid(±1e4) is exactly 1 or 0
         hold = torch.zeros(4 * hidden, 1)  # torch's order of gates: input, forget, new, output
         hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
         self.register_buffer("hold", hold, persistent=False)
 
-    def _run_direction(self, x: Tensor, weights: Sequence[Tensor], ended: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        first = x.new_zeros(1, len(x), self.rnn.hidden_size)
+    def _run_direction(
+        self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
+    ) -> Tuple[Tensor, Optional[Tensor]]:
         from_input, *rest = weights
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
         with torch.autocast(x.device.type, enabled=False):  # in float16 oneDNN would have no LSTM that trains
             states, _, cells = torch.lstm(
-                x, (first, first), weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
+                x, first, weights, True, 1, 0.0, self.training, bidirectional=False, batch_first=True
             )
         return states, cells[0]
 
@@ -294,18 +319,21 @@ class SentenceEncoder(nn.Module):
         return Sentences(sentences, self.keys(key_input), missing, documents)
 
 
-def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Linear]:
+def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
     """The layer of a readout with ``width`` numbers, see :func:`read_out`; None where it has none (kind "none")."""
     if kind == "none":
         return None
+    if kind == "mlp":
+        return nn.Sequential(nn.Linear(hidden + context, hidden), nn.Tanh(), nn.Linear(hidden, width, bias=False))
     return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width, bias=kind != "luong")
 
 
-def read_out(kind: str, layer: Optional[nn.Linear], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
+def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
     """What the output layer reads (…, R).
 
     Args:
-        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); none: [h; c]. layer: with W, b.
+        kind: tanh: tanh(W [h; E; c] + b); linear: W [h; c] + b; luong: tanh(W [h; c]); mlp: W_2 tanh(W_1 [h; c] + b);
+            none: [h; c]. layer: with W, b.
         hidden: h (…, H). word: E, the vectors of the words before (…, E). context: c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)

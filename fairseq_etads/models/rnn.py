@@ -32,7 +32,7 @@ from .common import (
 from .conv_encoder import ConvolutionalEncoder
 from .rnn_checks import EXTRACTOR, FACTOR_DIM, check_options, parse_factors
 from .rnn_decoder import RecurrentDecoder
-from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width
+from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width, memory_width
 from .rnn_initial import begin_as_see_et_al, begin_uniform, new_table
 from .rnn_presets import PRESETS
 from .selector import SentenceExtractor
@@ -41,11 +41,11 @@ from .sentence_attention import make_extractor
 
 ENCODERS = ("rnn", "conv")
 CELLS = ("gru", "lstm", "elman")
-BRIDGES = ("tanh", "relu", "zero")
+BRIDGES = ("tanh", "relu", "linear", "zero")
 QUERIES = ("before", "after")
 SCORES = ("additive", "dot")
 FEEDS = ("context", "readout")
-READOUTS = ("tanh", "linear", "luong", "none")
+READOUTS = ("tanh", "linear", "luong", "mlp", "none")
 GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 
@@ -86,6 +86,12 @@ class RecurrentConfig(FairseqDataclass):
             "last ones of both directions (Zhou et al. 2017)"
         },
     )
+    encoder_projection: int = field(
+        default=0, metadata={"help": "let attention read W [encoder state], N wide, instead of the state (0: off)"}
+    )
+    learnt_start: bool = field(
+        default=False, metadata={"help": "the encoder's networks begin with learnt states instead of 0"}
+    )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
@@ -96,8 +102,8 @@ class RecurrentConfig(FairseqDataclass):
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017), or "
-            "zero: it is 0 (Chopra et al. 2016)"
+            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017; linear: "
+            "none), or zero: it is 0 (Chopra et al. 2016)"
         },
     )
     merge_input: bool = field(
@@ -132,8 +138,8 @@ class RecurrentConfig(FairseqDataclass):
         default="tanh",
         metadata={
             "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); none: [state; "
-            "context] itself"
+            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 tanh(W_1 "
+            "[state; context] + b) (Chen and Bansal 2018); none: [state; context] itself"
         },
     )
     output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
@@ -299,7 +305,7 @@ class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
         is_conv = config.encoder == "conv"
-        context = input_width(config.encoder_embed_dim, factors) if is_conv else 2 * config.encoder_hidden_size
+        context = input_width(config.encoder_embed_dim, factors) if is_conv else memory_width(config)
         read_out = config.decoder_hidden_size + context if config.readout == "none" else config.readout_dim
         output: Any = summary_words.weight if tied else table(target, read_out).weight
 

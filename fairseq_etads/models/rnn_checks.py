@@ -57,6 +57,7 @@ def check_options(cfg: Any, task: Any) -> None:
     for option in (*sizes, "attention_dim", "readout_dim"):
         _at_least(cfg, option, 1)
     _at_least(cfg, "large_vocabulary_trick", 0)
+    _at_least(cfg, "encoder_projection", 0)
     if not 0 <= cfg.dropout < 1:
         raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
     _check_conv(cfg)
@@ -83,10 +84,10 @@ def _check_sentences(cfg: Any, task: Any) -> None:
             )
     if not cfg.sentence_selector:
         return
-    if str(cfg.bridge) == "zero":
+    if str(cfg.bridge) in ("zero", "linear"):
         raise ValueError(
-            "--bridge zero does not go with --sentence-selector, where each sentence of a summary begins with what was "
-            "selected: choose tanh or relu"
+            f"--bridge {cfg.bridge} does not go with --sentence-selector, where each sentence of a summary begins "
+            "with what was selected: choose tanh or relu"
         )
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
@@ -110,6 +111,9 @@ def _check_conv(cfg: Any) -> None:
                 )
         if str(cfg.encoder_gate) != "none":
             raise ValueError(f"--encoder-gate {cfg.encoder_gate} needs the last states of --encoder rnn")
+        for flag, value in (("--encoder-projection", cfg.encoder_projection), ("--learnt-start", cfg.learnt_start)):
+            if value:
+                raise ValueError(f"{flag} has no effect with --encoder conv, which is no recurrent network")
         if cfg.hierarchical_attention:
             raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
     else:
@@ -117,6 +121,10 @@ def _check_conv(cfg: Any) -> None:
             raise ValueError(f"--encoder-window {cfg.encoder_window} has no effect without --encoder conv")
         if str(cfg.rnn_cell) == "elman":
             raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
+    if cfg.encoder_projection and cfg.hierarchical_attention:
+        raise ValueError(
+            "--encoder-projection does not go with --hierarchical-attention, which reads the states: choose one"
+        )
     if cfg.coverage and str(cfg.attention_score) == "dot":
         raise ValueError("--coverage needs --attention-score additive, inside which it is added")
     if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
@@ -171,7 +179,7 @@ def _check_sharing(cfg: Any, task: Any) -> None:
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if getattr(cfg, option) and str(cfg.readout) == "none":
             raise ValueError(
-                f"--{option.replace('_', '-')} needs --readout tanh, linear or luong, as wide as word vectors"
+                f"--{option.replace('_', '-')} needs --readout tanh, linear, luong or mlp, as wide as word vectors"
             )
         if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
             raise ValueError(

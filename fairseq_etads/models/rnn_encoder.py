@@ -32,6 +32,11 @@ def dropout_rates(cfg: Any) -> Tuple[float, float]:
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
+def memory_width(cfg: Any) -> int:
+    """Width of what attention reads of --encoder rnn: its states, or their projection."""
+    return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
+
+
 class WordEncoder(FairseqEncoder):
     """What encoders of the recurrent family share: words and their factors, and the rows of their output.
 
@@ -105,14 +110,18 @@ class RecurrentEncoder(WordEncoder):
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
         # "gru" or "lstm" in the names of its weights, too
-        self.add_module(self.rnn_cell, network(width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout))
+        sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
+        self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
+        self.projection: Optional[nn.Linear] = None
+        if cfg.encoder_projection:
+            self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
         # computed once, for the attention of all steps
-        self.keys = nn.Linear(states, key_width(cfg), bias=False)
+        self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
         # with a selector of sentences, the decoder begins with what it selects
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
-        self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "zero": None}[bridge]
+        self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "linear": torch.positive, "zero": None}[bridge]
         self.first_state = self.first_cell = None
         if self.bridge is not None:
             self.first_state = nn.Linear(states, cfg.decoder_hidden_size)
@@ -137,7 +146,7 @@ class RecurrentEncoder(WordEncoder):
             src_tokens: (B, S), int64. src_lengths: ignored. factors: (B, S, F), int64, one column a factor.
 
         Returns:
-            lists of one tensor with a row per document: "encoder_out" (B, S, 2H), "keys" (B, S, A),
+            lists of one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
             "encoder_padding_mask" (B, S), "src_tokens"; with a bridge "first_state" (B, H_dec), of an LSTM also
             "first_cell" (B, H_dec); with sentences also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
             "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H); with an extractor what
@@ -151,6 +160,8 @@ class RecurrentEncoder(WordEncoder):
         if self.gate is not None:
             states = self.gate.let_through(states, last[:, None])  # (B, S, 2H)
         states = self.dropout(states)
+        if self.projection is not None:
+            states = self.projection(states)  # (B, S, M)
         out: Dict[str, List[Tensor]] = {
             "encoder_out": [states],
             "keys": [self.keys(states)],

@@ -50,6 +50,23 @@ _ENTAIL: Dict[str, Any] = {
     "uniform_init": 0.1,
 }
 
+# Chen and Bansal 2018, the abstractor; docs/rewrite.md says what differs
+_REWRITER: Dict[str, Any] = {
+    "encoder_embed_dim": 128,
+    "encoder_hidden_size": 256,  # the decoder's width follows
+    "encoder_projection": 256,
+    "learnt_start": True,
+    "rnn_cell": "lstm",
+    "bridge": "linear",
+    "attention_query": "after",
+    "attention_score": "dot",
+    "input_feed": "readout",
+    "readout": "mlp",
+    "output_bias": False,
+    "share_all_embeddings": True,
+    "pointer": "soft",
+}
+
 # Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
 _SELECTION: Dict[str, Any] = {
     **_SEE,
@@ -74,6 +91,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
     "explicit_selection": _SELECTION,
     "entail_s2s": _ENTAIL,
+    "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
     # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer

@@ -5,15 +5,13 @@ etads-select writes down their probabilities.
 """
 
 import math
-from argparse import Namespace
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
@@ -22,7 +20,7 @@ from ..layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
-from .common import SummarizationModel, check_marks, preset_dataclass, register_presets
+from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
 
 
 class SelectorOutput(NamedTuple):
@@ -37,20 +35,38 @@ class SelectorOutput(NamedTuple):
     real: Tensor
 
 
-class Selector(SummarizationModel, BaseFairseqModel):
-    """A model that selects words or sentences of documents.
+class SelectingModel(SummarizationModel, BaseFairseqModel):
+    """A model that reads documents and selects words or sentences of them.
 
     Attributes:
         unit: "words" or "sentences". special: tokens of documents that are no words.
+        criterions: those that train it.
+        labels_in_order: whether its labels are the sentences in the order of the summary, see
+            :class:`~fairseq_etads.data.selection.SentenceOrder`, and not a number for each token.
     """
 
     unit: str
     special: List[int]
+    criterions: Tuple[str, ...]
+    labels_in_order = False
 
     @property
     def label_unit(self) -> str:
         """Which labels it is trained with; the task asks."""
         return self.unit
+
+    def real_words(self, src_tokens: Tensor) -> Tensor:
+        """Which tokens of documents (B, S) are words: (B, S) bool."""
+        real = torch.ones_like(src_tokens, dtype=torch.bool)
+        for number in self.special:
+            real &= src_tokens != number
+        return real
+
+
+class Selector(SelectingModel):
+    """A model that says of each word or sentence how likely it is selected."""
+
+    criterions = ("selection_nll",)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Documents (B, S), int64 -> a :class:`SelectorOutput`."""
@@ -60,23 +76,8 @@ class Selector(SummarizationModel, BaseFairseqModel):
         """Values of tokens (B, S), MISSING where there is none -> of units (B, U)."""
         raise NotImplementedError
 
-    def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Which tokens of documents (B, S) are words: (B, S) bool."""
-        real = torch.ones_like(src_tokens, dtype=torch.bool)
-        for number in self.special:
-            real &= src_tokens != number
-        return real
 
-    @staticmethod
-    def options(cfg: Any) -> Any:
-        """The options as a plain namespace, with texts for enumerations, which could not be pickled."""
-        plain: Any = vars(cfg)
-        if OmegaConf.is_config(cfg):
-            plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        return Namespace(**plain)
-
-
-def _check(cfg: Any, *positive: str) -> None:
+def check_options(cfg: Any, *positive: str) -> None:
     """Raise ValueError for an option below 1, or a dropout that is no probability."""
     for option in positive:
         if getattr(cfg, option) < 1:
@@ -87,7 +88,7 @@ def _check(cfg: Any, *positive: str) -> None:
             raise ValueError(f"--{option.replace('_', '-')} {value}: choose a probability, at least 0 and below 1")
 
 
-def _embedding(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
+def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
     """Vectors of the known words of documents."""
     words = without_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
@@ -126,7 +127,7 @@ class WordTagger(Selector):
         super().__init__()
         words = task.source_dictionary
         self.special = sorted({words.pad(), words.eos(), words.bos()})
-        self.embed_tokens = _embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.spelling = SpellingEncoder(words, cfg.letter_dim, cfg.letter_filters) if cfg.letter_filters else None
         self.letter_dropout = FairseqDropout(cfg.letter_dropout, module_name=type(self).__name__)
         width = cfg.encoder_embed_dim + cfg.letter_filters
@@ -137,8 +138,8 @@ class WordTagger(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
         """Build from the options; ValueError if one has an impossible value."""
-        options = cls.options(cfg)
-        _check(options, "encoder_embed_dim", "letter_dim", "encoder_hidden_size", "encoder_layers")
+        options = plain_options(cfg)
+        check_options(options, "encoder_embed_dim", "letter_dim", "encoder_hidden_size", "encoder_layers")
         if options.letter_filters < 0:
             raise ValueError(f"--letter-filters {options.letter_filters}: choose 0 or more")
         return cls(options, task)
@@ -180,7 +181,7 @@ class SentenceExtractor(Selector):
         self.mark, self.limits = words.index(SENTENCE_MARK), (cfg.max_sentences, cfg.max_sentence_words)
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
         width = cfg.encoder_hidden_size
-        self.embed_tokens = _embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
         self.sentences = BidirectionalGRU(2 * width, width)
         self.scores = NovelSentences(2 * width, width)
@@ -189,8 +190,8 @@ class SentenceExtractor(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
-        options = cls.options(cfg)
-        _check(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
+        options = plain_options(cfg)
+        check_options(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
         check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 

@@ -5,7 +5,7 @@ extended ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has i
 """
 
 import copy
-from typing import Any, Iterable, List, Optional
+from typing import Any, Iterable, List, Optional, Tuple
 
 import torch
 from fairseq import search as fairseq_search
@@ -17,6 +17,31 @@ from .penalties import check_choice
 from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
+
+
+class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
+    """Beam search in which the i-th best continuation of a hypothesis, i from 0, loses ``diversity_rate`` times i.
+
+    So hypotheses of several parents survive (Li et al. 2016). What is lost stays in a hypothesis's score. fairseq's
+    class counts from 1 and takes nothing off in the first step, so that it prefers short hypotheses, which differ less.
+    """
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """The best 2 * beam extensions: scores, words and parents; see fairseq's ``Search.step``."""
+        _, beam, width = lprobs.shape
+        count = min(2 * beam, width - 1)  # the padding symbol is never chosen
+        totals = lprobs[:, :1] if step == 0 or scores is None else lprobs + scores[:, :, step - 1 : step]
+        best, words = totals.topk(count, dim=2)  # (B, beam or 1, count)
+        best = best - self.diversity_rate * torch.arange(count, device=best.device)
+        best, places = best.flatten(1).topk(count, dim=1)
+        return best, words.flatten(1).gather(1, places), places // count
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:

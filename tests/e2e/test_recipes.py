@@ -42,6 +42,7 @@ from recipes import (
     xsum,
 )
 from reward_checks import closed_book, rewarded, rougesal
+from rewriting_checks import rewritten
 from selection_checks import (
     abstraction,
     bottom_up,
@@ -148,6 +149,15 @@ RECIPES_AND_ROWS = [
             *("--coverage-steps", str(STEPS), "--joint-steps", str(STEPS)),
         ),
         more=tuple(RECURRENT[:-2]),
+    ),
+    Recipe(
+        "rewrite_cnndm", cnndm,
+        {"labels": rewritten(False), "rewards": rewritten(True), "rerank": rewritten(True, reranked=True)},
+        given=STEPPED,
+        more=(
+            *("--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--num-workers", "0", "--log-interval", "1"),
+            *("--patience", "-1"),
+        ),
     ),
     Recipe(
         "convs2s_xsum", xsum,

@@ -81,7 +81,7 @@ def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys)
     assert {arch for arch, count in counts.items() if count == "one dictionary"} == {
         *("etads", "etads_basic", "etads_focus", "etads_saliency", "aggregation_transformer"),
         *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage", "pointer_generator"),
-        *("pointer_generator_coverage", "unified_summarizer", "explicit_selection"),
+        *("pointer_generator_coverage", "unified_summarizer", "explicit_selection", "sentence_rewriter"),
     }
     assert counts["gated_es_transformer"] == f"{302 * 256 + ES_LAYERS + GATE:,}"
 

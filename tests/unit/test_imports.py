@@ -19,7 +19,7 @@ LEVELS = [
     {"search", "criterion_options"},
     {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
     {"options", "trained_rewards"},
-    {"self_critical", "reward_augmented", "auxiliary"},
+    {"self_critical", "reward_augmented", "auxiliary", "rewriting"},
     {"checks"},
     {"task"},
     {"plugin"},
@@ -46,6 +46,7 @@ WITHOUT_FAIRSEQ += ["folder/config.py", "folder/card.py", "search/choices.py", "
 WITHOUT_FAIRSEQ += [f"explain/{p.name}" for p in PACKAGE.glob("explain/*.py")]
 WITHOUT_FAIRSEQ += ["tuning/choices.py", "tuning/store.py", "tuning/mert.py"]
 WITHOUT_FAIRSEQ += ["data/nli_pairs.py"]
+WITHOUT_FAIRSEQ += ["rewriting/returns.py", "rewriting/reranking.py"]
 WITHOUT_FAIRSEQ += ["text/subwords.py", *(f"selection/{p.name}" for p in PACKAGE.glob("selection/*.py"))]
 WITHOUT_FAIRSEQ.remove("evaluation/validation.py")
 

@@ -163,8 +163,29 @@ RECURRENTS = {
         {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
         ({"input_feed": "readout"}, "--input-feed readout needs --attention-query after"),
     ],
+    "encoder_projection": [
+        {
+            "encoder_projection": 7,
+            "attention_score": "dot",
+            "pointer": "soft",
+            "rnn_cell": "lstm",
+            "learnt_start": True,
+        },
+        (
+            {"encoder_projection": 7, "hierarchical_attention": True},
+            "--encoder-projection does not go with",
+        ),
+        ({"encoder_projection": -1}, "--encoder-projection -1: choose 0 or more"),
+    ],
+    "learnt_start": [
+        {"learnt_start": True, "encoder_layers": 2, "bridge": "linear"},
+        (
+            {"learnt_start": True, "encoder": "conv", "bridge": "zero"},
+            "--learnt-start has no effect",
+        ),
+    ],
     "dropout_at": [{"dropout_at": "state", "dropout": 0.3, "large_vocabulary_trick": 20}],
-    "readout": [{"readout": "linear"}, {"readout": "none"}, {"readout": "luong"}],
+    "readout": [{"readout": "linear"}, {"readout": "none"}, {"readout": "luong"}, {"readout": "mlp"}],
     "share_input_embeddings": [
         {"share_input_embeddings": True},
         ({"share_input_embeddings": True, "share_all_embeddings": True}, "has no effect with --share-all-embeddings"),

@@ -1,0 +1,97 @@
+"""The command ``etads-rewrite``: summaries of sentences that an extractor takes and an abstractor rewrites."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from ..console import Parser, check_positive, run
+from ..text.files import InputError
+from .labels import binarised
+from .runs import only_warnings
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-rewrite",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Summarise prepared documents: an extractor (--arch pointer_extractor) takes sentences one by one, "
+        "and an abstractor, such as --arch sentence_rewriter, rewrites each of them.",
+        epilog="""\
+examples:
+  etads-rewrite runs/mine/prepared summaries.txt --extractor runs/rl --abstractor runs/abstractor --rerank
+  etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
+  etads-rouge summaries.txt runs/mine/text/test.target
+
+  --extractor and --abstractor are checkpoints of fairseq-train, or folders whose checkpoints/checkpoint_best.pt is
+  taken. Interrupted, the same command goes on where it was. docs/rewrite.md says how both are trained.""",
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
+    add("output", metavar="OUTPUT", type=Path, help="where the summaries go, one a line, with <q> between sentences")
+    add("--extractor", metavar="CHECKPOINT", type=Path, required=True, help="takes sentences until it stops; if it "
+        "takes none, the first five are rewritten")  # fmt: skip
+    add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
+    add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
+    add(
+        "--beam",
+        metavar="N",
+        type=int,
+        default=5,
+        help="hypotheses of each sentence; 1: greedy (default: %(default)s)",
+    )
+    add("--diversity", metavar="X", type=float, default=1.0, help="in the beam, the i-th best continuation of a "
+        "hypothesis, i from 0, loses X times i (default: %(default)s)")  # fmt: skip
+    add("--rerank", action="store_true", help="of the hypotheses of all sentences, take the combination that repeats "
+        "the fewest bigrams (default: the best of each sentence)")  # fmt: skip
+    add(
+        "--max-len",
+        metavar="N",
+        type=int,
+        default=30,
+        help="most tokens of a rewritten one (default: %(default)s)",
+    )
+    add("--sentences", metavar="N", type=int, help="how many an extractor without --learn-to-stop takes (default: 5)")
+    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in the "
+        "extractor's training)")  # fmt: skip
+    add("--batch-size", metavar="N", type=int, default=32, help="documents at a time (default: %(default)s)")
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    return parser
+
+
+def checkpoint_of(path: Path, option: str) -> Path:
+    """The checkpoint that an option names, itself or by the folder of its training; raises InputError."""
+    checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
+    if not checkpoint.is_file():
+        raise InputError(f"{option} {path}: there is no checkpoint {checkpoint}")
+    return checkpoint
+
+
+def _rewrite(args: argparse.Namespace) -> None:
+    check_positive(
+        beam=args.beam, max_len=args.max_len, sentences=args.sentences, truncate_source=args.truncate_source,
+        batch_size=args.batch_size,
+    )  # fmt: skip
+    if not args.diversity >= 0:
+        raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more")
+    if args.rerank and args.beam == 1:
+        raise InputError("--rerank: has no effect with --beam 1, which leaves nothing to choose from")
+    folder = binarised(args.data)
+    for option in ("extractor", "abstractor"):
+        setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
+    from .rewriting import write_rewritten  # isort: skip
+
+    only_warnings()
+    print(f"{args.output}: {write_rewritten(folder, args)}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-rewrite`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-rewrite", lambda: _rewrite(args), ValueError, RuntimeError)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Summaries by taking sentences of a document and rewriting them one by one (Chen and Bansal 2018)."""

@@ -1,0 +1,81 @@
+"""The abstractor, the pointer network and the reranking of Chen and Bansal 2018 in loops. Beside reference.py."""
+
+import itertools
+from collections import Counter
+
+import torch
+from reference import pointer_mixture, softmax_row
+from reference_see import lstm_step, read
+
+
+def read_both_ways(vectors, directions):
+    """An LSTM in both directions: [forward; backward] of each vector."""
+    (forward, _), (backward, _) = (read(vectors[::order], w) for order, w in zip((1, -1), directions))
+    return [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+
+
+def sentence_rewriter(w, document, extended, previous, unk):
+    """P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended ids."""
+    known = len(w["E"])
+    vectors = [w["E"][word if word < known else unk] for word in document]
+    forward, c_forward = read(vectors, w["forward"], w["first_forward"])
+    backward, c_backward = read(vectors[::-1], w["backward"], w["first_backward"])
+    memory = [w["W_m"] @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
+    s = w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"]
+    c = w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"]
+    o = torch.zeros(w["E"].shape[1], dtype=s.dtype)
+    found = []
+    for word in previous:
+        x = w["E"][word if word < known else unk]
+        s, c = lstm_step(torch.cat([x, o]), s, c, *w["decoder"])
+        attention = softmax_row([(s @ w["W_q"]) @ m for m in memory])
+        context = sum(weight * m for weight, m in zip(attention, memory))
+        o = w["W_2"] @ torch.tanh(w["W_1"] @ torch.cat([s, context]) + w["b"])
+        vocabulary = torch.softmax(torch.stack([row @ o for row in w["E"]]), 0)
+        copied = torch.stack([*(a / sum(attention[:-1]) for a in attention[:-1]), torch.zeros_like(attention[0])])
+        p_gen = torch.sigmoid(w["v"] @ torch.cat([s, c, x, context]) + w["b_v"]).item()
+        found.append(pointer_mixture(vocabulary, copied, p_gen, extended, max(*extended, known - 1) + 1))
+    return found
+
+
+def sentence_vector(words, convolutions):
+    """ReLU and the maximum over the windows of a sentence, filled up to five words; (width, W, b) of filters."""
+    words = [*words, *[torch.zeros_like(words[0])] * (5 - len(words))]
+    features = []
+    for width, weight, bias in convolutions:
+        for row, shift in zip(weight, bias):  # (E, width)
+            sums = [
+                sum(row[:, k] @ words[start + k] for k in range(width)) + shift
+                for start in range(len(words) - width + 1)
+            ]
+            features.append(torch.stack(sums).max().clamp(min=0))
+    return torch.stack(features)
+
+
+def pointer_scores(states, w, inputs):
+    """u_tj for each input, and for each the weights softmax(u) over the states.
+
+    ``inputs``: a function of the weights of all steps before that gives the next input, or None at the end.
+    """
+    h, c = w["h"], w["c"]
+    scores, weights = [], []
+    while (x := inputs(weights)) is not None:
+        h, c = lstm_step(x, h, c, *w["lstm"])
+        keys = [w["W_1"] @ state for state in states]
+        glimpse = torch.softmax(torch.stack([w["v_1"] @ torch.tanh(k + w["W_2"] @ h) for k in keys]), 0)
+        z = sum(a * k for a, k in zip(glimpse, keys))
+        scores.append(torch.stack([w["v_2"] @ torch.tanh(w["W_3"] @ state + w["W_4"] @ z) for state in states]))
+        weights.append(torch.softmax(scores[-1], 0))
+    return scores
+
+
+def best_combination(beams):
+    """All combinations: fewest repeated bigrams, then the largest score per token. (words, score) of candidates."""
+
+    def value(places):
+        chosen = [beam[place] for beam, place in zip(beams, places)]
+        bigrams = Counter(pair for words, _ in chosen for pair in zip(words, words[1:]))
+        repeated = sum(count - 1 for count in bigrams.values())
+        return -repeated, sum(score for _, score in chosen) / sum(len(words) + 1 for words, _ in chosen)
+
+    return list(max(itertools.product(*(range(len(beam)) for beam in beams)), key=value))

@@ -1,0 +1,214 @@
+"""extractor_rl: rewards and returns by hand, what each loss changes, what is rewritten, and that it learns to stop."""
+
+import random
+
+import pytest
+import torch
+from fairseq.logging import metrics
+from folders import make_run
+from helpers import make_batch, make_task
+from test_pointer_extractor import DOCUMENTS, LEARNER, MARK, build, learnt, make_sample
+
+from fairseq_etads.rewriting import criterion as criterion_module
+from fairseq_etads.rewriting.abstractor import Abstractor
+from fairseq_etads.rewriting.criterion import ExtractorRL
+from fairseq_etads.rewriting.returns import discounted, standardised, step_rewards
+from fairseq_etads.text.files import InputError
+
+
+def test_rewards_and_returns_by_hand():
+    rewritten, reference = [["a", "b"], ["c", "x", "d"], ["e"]], [["a", "c"], ["c", "d"]]
+    rewards = step_rewards(rewritten, reference)
+    # one of two and two words; two of three and two; no third sentence; a, c and d of six and four words
+    assert rewards == pytest.approx([2 * 1 / 4, 2 * 2 / 5, 0.0, 2 * 3 / 10])
+    assert step_rewards([], reference) == [0.0]
+    assert discounted([1.0, 0.0, 2.0], 0.5) == [1.5, 1.0, 2.0]
+    found = standardised([[1.0, 2.0], [6.0]])
+    deviation = ((4 + 1 + 9) / 2) ** 0.5
+    assert [value for row in found for value in row] == pytest.approx([-2 / deviation, -1 / deviation, 3 / deviation])
+    assert standardised([[0.5]]) == [[0.0]]
+
+
+class Copying:
+    """An abstractor that changes nothing, and remembers what it was given."""
+
+    def __init__(self, *_, device=None, **__):
+        self.device, self.given = device, []
+
+    def rewrite(self, sentences):
+        self.given += [sentence.tolist() for sentence in sentences]
+        return [[{"tokens": sentence}] for sentence in sentences]
+
+    def words(self, hypothesis):
+        return tuple(hypothesis["tokens"].tolist())
+
+
+@pytest.fixture
+def copying(monkeypatch):
+    monkeypatch.setattr(criterion_module, "Abstractor", Copying)
+
+
+def make_criterion(task, **options):
+    task.cfg.data = "data"
+    return ExtractorRL(task, **{"abstractor": "model.pt", "rl_discount": 0.95, "rl_max_len": 30, **options})
+
+
+def gradients(model, loss):
+    names, parameters = zip(*model.named_parameters())
+    found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    return {name: 0.0 if value is None else value.abs().max().item() for name, value in zip(names, found)}
+
+
+def test_each_loss_changes_its_own_part_and_both_the_encoder(copying):
+    task, model = build(3, learn_to_stop=True, **LEARNER)
+    ours, sample = make_criterion(task), make_sample(random.Random(6))
+    torch.manual_seed(1)
+    chosen = model.extract(sample["net_input"]["src_tokens"], sample=True)
+    rewards = ours.rewards(model, sample["net_input"]["src_tokens"], chosen, sample["target"])
+    policy, critic = (gradients(model, loss) for loss in ours.losses(model, sample, chosen, rewards))
+    for name in policy:
+        part = name.split(".")[0]
+        assert (critic[name] > 0) == (part not in ("pointer_network", "stop")), name
+        assert (policy[name] > 0) == (part != "critic"), name
+
+
+def test_the_loss_is_that_of_the_paper(copying):
+    task, model = build(3, learn_to_stop=True)
+    ours, sample = make_criterion(task, rl_discount=0.5), make_sample(random.Random(6))
+    chosen = torch.tensor([[2, 4, -1], [0, 1, 4]] * 8)  # 4: the stop
+    rewards = [[0.5, 0.25], [1.0, 0.0, 0.75]] * 8
+    policy, critic = ours.losses(model, sample, chosen, rewards)
+    returns = standardised([discounted(row, 0.5) for row in rewards])
+    logits, values = model(**sample["net_input"], chosen=chosen)
+    expected_policy = expected_critic = 0.0
+    for row, episode in enumerate(returns):
+        for t, value in enumerate(episode):
+            free = [j for j in range(5) if j not in chosen[row, :t].tolist()]
+            log_p = logits[row, t, chosen[row, t]] - logits[row, t, free].logsumexp(0)
+            expected_policy -= log_p * (value - values[row, t].detach())
+            expected_critic += (values[row, t] - value) ** 2
+    torch.testing.assert_close(policy, expected_policy)
+    torch.testing.assert_close(critic, expected_critic)
+
+
+def test_the_stop_is_reached_and_never_rewritten(copying):
+    """Also where it has the number of a sentence that is not read."""
+    task, model = build(3, learn_to_stop=True, max_sentences=2)
+    ours = make_criterion(task)
+    tokens = make_batch([[5, 6, MARK, 7, 8, MARK, 9, 10, MARK, 11], *DOCUMENTS])
+    torch.manual_seed(2)
+    for sample in (True, False):
+        for _ in range(8):
+            chosen = model.extract(tokens, sample=sample)
+            for row in chosen.tolist():
+                assert [number for number in row if number >= 0][-1] == 2 and row.count(2) == 1
+            ours.rewards(model, tokens, chosen, make_batch([[5]] * len(tokens)))
+    (abstractor,) = ours._abstractor
+    assert abstractor.given and not any(words in ([9, 10], [11], []) for words in abstractor.given)
+
+
+def test_rewards_teach_when_to_stop(copying):
+    """From an extractor that knows the order and takes the stop for the second marked sentence."""
+    torch.manual_seed(7)
+    task, model = build(5, learn_to_stop=True, **LEARNER)
+    weights = learnt()[1].state_dict()
+    model.upgrade_state_dict(weights)
+    missing = model.load_state_dict(weights, strict=False).missing_keys
+    assert sorted(missing) == ["critic.value.bias", "critic.value.weight", "stop"], "the critic begins as a copy"
+    ours, r = make_criterion(task), random.Random(8)
+    with torch.no_grad():
+        model.stop.copy_(model.read(make_batch([[6, 20, 21, MARK, 6, 22, 23]])).states.mean(dim=(0, 1)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+
+    def errors():
+        sample = make_sample(random.Random(9))
+        steps = (model.extract(sample["net_input"]["src_tokens"]) >= 0).sum(1) - 1
+        return (steps - (sample["labels"] >= 0).sum(1)).abs().float().mean().item()
+
+    before = errors()
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss, size, _ = ours(model.train(), make_sample(r))
+        (loss / size).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2)
+        optimizer.step()
+    assert before > 0.25 > 0.1 > errors(), (before, errors())
+    loss, size, logs = ours(model.eval(), make_sample(r))
+    assert loss / size < 0.1
+    assert logs["rouge1"] / size == pytest.approx(1 - loss.item() / size)
+
+
+def test_figures_are_means(copying):
+    task, model = build(3, learn_to_stop=True)
+    ours, sample = make_criterion(task), make_sample(random.Random(6))
+    torch.manual_seed(4)
+    logs = [ours(model.train(), sample)[2] for _ in range(2)]
+    with metrics.aggregate() as found:
+        ExtractorRL.reduce_metrics(logs)
+    values = found.get_smoothed_values()
+    steps = sum(log["steps"] for log in logs)
+    assert steps == sum(log["extracted"] for log in logs) + 32, "a stop for each document"
+    assert values["critic_loss"] == pytest.approx(sum(float(log["critic_loss"]) for log in logs) / steps, abs=1e-4)
+    assert values["extracted"] == pytest.approx(sum(log["extracted"] for log in logs) / 32, abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def abstractor_run(tmp_path_factory):
+    """An untrained model that writes summaries, and its data."""
+    folder = tmp_path_factory.mktemp("abstractor") / "run"
+    model = make_run(folder, "pg_coverage", mark=True, tail=9)
+    return folder, model
+
+
+def test_the_abstractor_does_not_change(abstractor_run):
+    folder, model = abstractor_run
+    data, checkpoint = folder / "prepared" / "bin", folder / "checkpoints" / "checkpoint_best.pt"
+    task, extractor = build(3, learn_to_stop=True)
+    task.cfg.data = str(data)
+    ours = ExtractorRL(task, str(checkpoint), 0.95, 6)
+    assert not list(ours.parameters()), "it would be trained, and stored in checkpoints"
+    optimizer = torch.optim.SGD([*extractor.parameters(), *ours.parameters()], lr=1.0)
+    for _ in range(2):
+        loss, _, _ = ours(extractor.train(), make_sample(random.Random(6)))
+        loss.backward()
+        optimizer.step()
+    inner = ours._abstractor[0].model
+    assert not inner.training
+    for name, value in model.state_dict().items():
+        assert torch.equal(inner.state_dict()[name], value), name
+
+
+def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
+    """As the generator would alone; in a beam, hypotheses are diverse; a sentence is read as far as in training."""
+    folder, _ = abstractor_run
+    data, checkpoint = str(folder / "prepared" / "bin"), str(folder / "checkpoints" / "checkpoint_best.pt")
+    cpu = torch.device("cpu")
+    greedy = Abstractor(checkpoint, data, "--abstractor", cpu, longest=6)
+    sentences = [torch.tensor(words) for words in ([5, 6, 45, 7], [8], [5, 6, 45, 7], [9] * 70, [9] * 60)]
+    calls = []
+    search = greedy._rewrite_batch
+    monkeypatch.setattr(greedy, "_rewrite_batch", lambda texts: calls.append(len(texts)) or search(texts))
+    found = greedy.rewrite(sentences)
+    assert sum(calls) == 3, "each of the different sentences once"
+    for words, hypotheses in zip(sentences, found):
+        alone = search([tuple(words.tolist()[:60])])[0]
+        assert greedy.words(hypotheses[0]) == greedy.words(alone[0]) and len(greedy.words(alone[0])) <= 6
+        assert MARK not in greedy.words(hypotheses[0])
+    beams = [Abstractor(checkpoint, data, "--abstractor", cpu, 4, x, 6).rewrite(sentences[:1])[0] for x in (0.0, 50.0)]
+    assert all(len(hypotheses) == 4 for hypotheses in beams)
+    assert [float(h["score"]) for h in beams[1]] == sorted((float(h["score"]) for h in beams[1]), reverse=True)
+    assert [greedy.words(h) for h in beams[0]] != [greedy.words(h) for h in beams[1]], "diversity acts"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"abstractor": None}, "--abstractor is missing"),
+        ({"rl_discount": 1.5}, "--rl-discount 1.5: choose a number from 0 to 1"),
+        ({"rl_max_len": 0}, "--rl-max-len 0: choose 1 or more"),
+        ({"abstractor": "nowhere.pt"}, "--abstractor nowhere.pt: "),
+    ],
+)
+def test_impossible_options_are_refused(options, message, tmp_path):
+    with pytest.raises((ValueError, InputError), match=message):
+        make_criterion(make_task(tail=9, mark=True), **options)

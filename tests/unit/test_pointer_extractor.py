@@ -1,0 +1,231 @@
+"""pointer_extractor: its equations, what it takes, and that it learns an order."""
+
+import functools
+import math
+import random
+
+import pytest
+import torch
+from helpers import PAD, make_batch, make_task, model_config
+from omegaconf import OmegaConf
+from reference_rewrite import pointer_scores, read_both_ways, sentence_vector
+from selection_data import write_data
+
+from fairseq_etads.data.selection import SentenceOrder
+from fairseq_etads.layers.pointer_network import taken_before
+from fairseq_etads.selection.files import source_hash, write_rows
+from fairseq_etads.selection_criterion import only_first_sentences
+from fairseq_etads.text.files import InputError
+
+MARK = 43
+SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
+DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, 12, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK]]
+CHOSEN = torch.tensor([[2, 0, 1], [0, -1, -1], [2, -1, -1], [-1, -1, -1], [0, -1, -1]])
+
+
+def build(seed=1, **options):
+    task = make_task(tail=9, mark=True)
+    torch.manual_seed(seed)
+    return task, task.build_model(model_config("pointer_extractor", **{**SIZES, **options}))
+
+
+def weights_of(network):
+    names = ("weight_ih_l0", "weight_hh_l0")
+    return {
+        "lstm": [*(getattr(network.lstm, name) for name in names), network.lstm.bias_ih_l0 + network.lstm.bias_hh_l0],
+        **{"h": network.first_states[0], "c": network.first_states[1]},
+        **{"W_1": network.glimpse.key.weight, "W_2": network.glimpse.query.weight, "v_1": network.glimpse.weight},
+        **{"W_3": network.choice.key.weight, "W_4": network.choice.query.weight, "v_2": network.choice.weight},
+    }
+
+
+def sharpen(model):
+    """Comparisons whose preferences show."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("glimpse.weight", "choice.weight")):
+                parameter.mul_(200)
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_it_is_the_papers_equations(stops):
+    _, model = build(learn_to_stop=stops)
+    sharpen(model)
+    model = model.double()
+    document, chosen = DOCUMENTS[0], [2, 0, 3, 4] if stops else [2, 0, 3]
+    with torch.no_grad():
+        logits, values = model(make_batch([document]), chosen=torch.tensor([chosen]))
+        known = model.embed_tokens.num_embeddings
+        sentences = [[5, 6], [7, 45, 9, 10, 11, 12], [46, 5], [12]]
+        filters = [(c.kernel_size[0], c.weight, c.bias) for c in model.convolution.convolutions]
+        embed = model.embed_tokens.weight
+        vectors = [sentence_vector([embed[w if w < known else 3] for w in words], filters) for words in sentences]
+        rnn, names = model.sentences.rnn, ("weight_ih", "weight_hh", "bias_ih")
+        states = read_both_ways(vectors, [[getattr(rnn, f"{n}_l0{d}") for n in names] for d in ("", "_reverse")])
+        candidates = [*states, model.stop] if stops else states
+        first = model.pointer_network.first_input
+
+        def taken(weights):
+            step = len(weights)
+            return None if step == len(chosen) else candidates[chosen[step - 1]] if step else first
+
+        expected = pointer_scores(candidates, weights_of(model.pointer_network), taken)
+        torch.testing.assert_close(logits[0], torch.stack(expected))
+        assert logits[0].std(dim=1).min() > 0.01, "scores that do not differ"
+        if not stops:
+            assert values is None
+            return
+        means = []
+
+        def read(weights):
+            if weights:
+                means.append(sum(a * state for a, state in zip(weights[-1], states)))
+            return None if len(weights) == len(chosen) else means[-1] if weights else model.critic.network.first_input
+
+        pointer_scores(states, weights_of(model.critic.network), read)
+        torch.testing.assert_close(values[0], torch.stack([model.critic.value(mean)[0] for mean in means]))
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_padding_and_the_other_documents_change_nothing(stops):
+    _, model = build(learn_to_stop=stops, max_sentences=3, max_sentence_words=4)
+    sharpen(model)
+    alone = [model.extract(make_batch([document]), most=9)[0].tolist() for document in DOCUMENTS]
+    counts, stop_alone, stop_together = [3, 1, 1, 0, 1], [3, 1, 3, 1, 1], 3
+    for order, count, stop in zip(alone, counts, stop_alone):
+        assert len({*order}) == len(order) and (order[-1] == stop if stops else len(order) == count), order
+    for options in ({}, {"left": True}, {"width": 20}):
+        batch = make_batch(DOCUMENTS, **options)
+        for found, order, stop in zip(model.extract(batch, most=9).tolist(), alone, stop_alone):
+            want = [stop_together if stops and number == stop else number for number in order]
+            assert [number for number in found if number >= 0] == want
+        logits, _ = model(batch, chosen=CHOSEN)
+        for row, document in enumerate(DOCUMENTS):
+            one, _ = model(make_batch([document]), chosen=CHOSEN[row : row + 1])
+            found, expected = logits[row][logits[row] > -math.inf], one[0][one[0] > -math.inf]
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_what_was_taken_is_known_at_each_step():
+    found = taken_before(torch.tensor([[2, 0, 3], [1, -1, -1]]), 4)
+    assert found.tolist() == [
+        [[False] * 4, [False, False, True, False], [True, False, True, False]],
+        [[False] * 4] * 3,
+    ]
+
+
+def test_sampling_follows_the_probabilities_without_those_taken():
+    _, model = build(learn_to_stop=True, max_sentences=3)
+    sharpen(model)
+    document = [5, 6, MARK, 7, 8, MARK, 9]
+    torch.manual_seed(3)
+    drawn = model.extract(make_batch([document] * 4000), sample=True)
+    stop = 3
+    for order in ([stop], [0, stop], [1, 0, stop], [2, 1, 0, stop]):
+        padded = [*order, *[-1] * (drawn.shape[1] - len(order))]
+        share = (drawn == torch.tensor(padded)).all(dim=1).float().mean().item()
+        chosen = torch.tensor([order])
+        logits = model(make_batch([document]), chosen=chosen)[0].masked_fill(taken_before(chosen, 4), -math.inf)
+        p = logits.softmax(2).gather(2, chosen[:, :, None]).prod().item()
+        assert share == pytest.approx(p, abs=5 * (p * (1 - p) / 4000) ** 0.5 + 1e-3), order
+
+
+def make_sample(r, mark=MARK):
+    """Documents of four sentences, some of which are marked w1, w2, w3; the summary has these, in this order."""
+    documents, orders, summaries = [], [], []
+    for _ in range(16):
+        count = r.randint(1, 3)
+        marks = [5, 6, 7][:count] + [8] * (4 - count)
+        r.shuffle(marks)
+        sentences = [[number, *(r.randint(10, 30) for _ in range(2))] for number in marks]
+        order = [marks.index(number) for number in (5, 6, 7)[:count]]
+        documents.append([word for sentence in sentences for word in (*sentence, mark)][:-1])
+        orders.append([*order, *[-1] * (3 - count)])
+        summaries.append([word for place in order for word in (*sentences[place], mark)][:-1])
+    tokens, target = make_batch(documents), make_batch(summaries)
+    return {
+        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
+        "labels": torch.tensor(orders),
+        "target": target,
+        "ntokens": int(target.ne(PAD).sum()),
+    }
+
+
+LEARNER = {"encoder_embed_dim": 12, "sentence_filters": 8, "encoder_hidden_size": 12, "decoder_hidden_size": 16}
+
+
+@functools.lru_cache(maxsize=None)
+def learnt():
+    """An extractor that has learnt the order of marked sentences by likelihood, and its task."""
+    task, model = build(2, **LEARNER)
+    with torch.no_grad():
+        model.embed_tokens.weight.mul_(5)  # so that it learns within seconds
+    criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+    r = random.Random(4)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss, size, _ = criterion(model, make_sample(r))
+        (loss / size).backward()
+        optimizer.step()
+    return task, model
+
+
+def test_likelihood_learns_the_order():
+    task, model = learnt()
+    sample = make_sample(random.Random(5))
+    found = model.extract(sample["net_input"]["src_tokens"], most=3)
+    right = [(row == labels)[labels >= 0].all().item() for row, labels in zip(found, sample["labels"])]
+    assert sum(right) >= 14
+    with pytest.raises(ValueError, match="use it with etads-rewrite"):
+        task.build_generator([model], None)
+
+
+def test_the_loss_is_the_mean_over_sentences_that_are_read():
+    task, model = build(max_sentences=3)
+    criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
+    tokens = make_batch(DOCUMENTS[:2])
+    sample = {"net_input": {"src_tokens": tokens}, "labels": torch.tensor([[2, 3, 0], [0, -1, -1]]), "ntokens": 1}
+    loss, size, _ = criterion(model, sample)
+    kept = torch.tensor([[2, 0], [0, -1]])
+    assert only_first_sentences(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
+    p = model(tokens, chosen=kept)[0].log_softmax(2)
+    torch.testing.assert_close(loss, -(p[0, 0, 2] + p[0, 1, 0] + p[1, 0, 0]))
+
+
+def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
+    texts = ["a b <q> c <q> d", "a <q>", "b"]
+    dictionary = write_data(tmp_path, {"train": [(text, "a") for text in texts]})
+    ids = [torch.tensor([*(dictionary.index(word) for word in text.split()), 2]) for text in texts]
+    path = tmp_path / "labels.sentences.train"
+
+    def orders(kind, limit=400):
+        rows = [(source_hash(text.split()), row) for text, row in zip(texts, (["2", "0"], ["0"], []))]
+        write_rows(path, {"documents": 3, "kind": kind}, rows)
+        return SentenceOrder(path, "sentences", ids, [len(row) for row in ids], dictionary, limit, "--labels")
+
+    assert [row.tolist() for row in (orders("match")[n] for n in range(3))] == [[2, 0], [0], []]
+    assert orders("match", 5)[0].tolist() == [0], "nothing is read of the third sentence"
+    batch = torch.zeros(2, 3)
+    assert orders("match").collate(batch, [2, 0], PAD).tolist() == [[-1, -1], [2, 0]]
+    with pytest.raises(InputError, match="labels of the kind extract, which are not in the order of the summary"):
+        orders("extract")
+
+
+@pytest.mark.parametrize(
+    "options, criterion, message",
+    [
+        ({}, "extractor_rl", "without --learn-to-stop: choose --criterion extractor_nll"),
+        (
+            {"learn_to_stop": True},
+            "extractor_nll",
+            "with --learn-to-stop: choose --criterion extractor_rl",
+        ),
+        ({}, "selection_nll", "selects words or sentences: choose --criterion extractor_nll"),
+        ({"max_sentences": 0}, "extractor_nll", "--max-sentences 0: choose 1 or more"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, criterion, message):
+    with pytest.raises(ValueError, match=message):
+        task, _ = build(**options)
+        task.build_criterion(OmegaConf.create({"_name": criterion}))

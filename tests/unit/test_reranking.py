@@ -1,0 +1,64 @@
+"""The best combination of rewritten sentences, against all combinations; diverse siblings, against a loop."""
+
+import random
+
+import torch
+from helpers import make_dictionary
+from reference_rewrite import best_combination as of_all
+
+from fairseq_etads.rewriting.reranking import Candidate, best_combination, kept
+from fairseq_etads.search.strategies import DiverseSiblings
+
+
+def beams_of(r, sentences, size):
+    """Candidates of few different words, so that bigrams repeat, inside of a sentence, too; scores may be equal."""
+    return [
+        [Candidate(tuple(r.choices(range(4), k=r.randint(0, 5))), -r.randint(1, 6) / 2) for _ in range(size)]
+        for _ in range(sentences)
+    ]
+
+
+def test_it_is_the_best_of_all_combinations():
+    r = random.Random(1)
+    for _ in range(60):
+        beams = beams_of(r, 3, 3)
+        assert best_combination(beams) == of_all(beams)
+    assert best_combination([]) == []
+
+
+def test_repetition_counts_before_probability_and_length_divides_it():
+    a, b = Candidate((1, 2, 3), -1.0), Candidate((4, 5), -9.0)
+    assert best_combination([[a], [a, b]]) == [0, 1], "the likelier one repeats"
+    assert best_combination([[a], [Candidate((7,), -4.0), Candidate((7, 8, 9, 7), -5.0)]]) == [0, 1], "-5 / 9 > -5 / 6"
+
+
+def test_of_many_sentences_fewer_candidates_are_looked_at():
+    assert [kept(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
+    assert kept(16) == [2] * 14 + [1] * 2
+    r = random.Random(2)
+    for sentences in (6, 7, 9, 16):
+        beams = beams_of(r, sentences, 5)
+        found = best_combination(beams)
+        pruned = [beam[:count] for beam, count in zip(beams, kept(sentences))]
+        assert all(place < len(beam) for place, beam in zip(found, pruned))
+        if sentences < 9:
+            assert found == of_all(pruned)
+
+
+def test_diverse_siblings_are_those_of_a_loop():
+    torch.manual_seed(3)
+    strategy = DiverseSiblings(make_dictionary(6), 0.7)
+    for step in (0, 2):
+        lprobs, sums = torch.randn(2, 3, 10).log_softmax(2), -torch.rand(2, 3, step)
+        scores, words, parents = strategy.step(step, lprobs.clone(), sums)
+        for row in range(2):
+            found = []
+            for parent in range(3 if step else 1):
+                before = sums[row, parent, step - 1].item() if step else 0.0
+                order = sorted(range(10), key=lambda word: -lprobs[row, parent, word].item())
+                found += [
+                    (before + lprobs[row, parent, w].item() - 0.7 * i, w, parent) for i, w in enumerate(order[:6])
+                ]
+            best = sorted(found, reverse=True)[:6]
+            torch.testing.assert_close(scores[row], torch.tensor([score for score, _, _ in best]))
+            assert list(zip(words[row].tolist(), parents[row].tolist())) == [(w, parent) for _, w, parent in best]
