@@ -40,7 +40,9 @@ PARSERS = {
     "fairseq-interactive": options.get_interactive_generation_parser,
 }
 WITH_FILES = {
-    **dict.fromkeys(("--data", "--duc", "--pg-data"), ("{}/text/test.source", "{}/text/test.target", "{}/prepared/")),
+    **dict.fromkeys(
+        ("--data", "--duc", "--tune", "--pg-data"), ("{}/text/test.source", "{}/text/test.target", "{}/prepared/")
+    ),
     **dict.fromkeys(("--prepared", "--like"), ("{}/",)),
     "--bart": ("{}/model.pt", "{}/dict.txt"),
     "--entail-model": ("{}/config.json",),

@@ -140,20 +140,25 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
     for seed in range(3):
         model = scripted_model(TASK.target_dictionary, seed, end=3.0)
         options = {"beam_size": 4, "max_len_b": 9, "extractive_weights": "1,3,2,0,0", "early_stopping": "admissible"}
+        options["len_penalty"] = 0.0  # or what goes on would rarely be much better
         early = SummaryGenerator([model], TASK.target_dictionary, **options)
         late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
-        late.settings = replace(late.settings, scoring=Boundless())
-        sample = make_sample([[5, 6, 7, 8], [9, 9], [20, 21, 22]])
+        late.settings = replace(late.settings, scoring=Boundless(**vars(late.settings.scoring)))
+        sample = make_sample([list(range(5, 15)), [9, 9], [20, 21, 22]])
         found, want = early.generate(None, sample), late.generate(None, sample)
         assert_same([row[:1] for row in found], [row[:1] for row in want])
 
 
 @pytest.mark.parametrize("words", [1, 2, 3])
 def test_recombination_is_that_of_a_loop(words):
-    """The best of all extensions but those with the same last words as a better one, by a model of two words."""
+    """The best of all extensions but those with the same last words as a better one.
+
+    By a model that knows the last two words, and by one that knows none, so that hypotheses want the same words.
+    """
     dictionary, beam, length = make_dictionary(5), 4, 6
-    for seed in range(3):
-        model = scripted_model(dictionary, seed, spread=1.0)
+    for seed, memory in ((0, 2), (1, 2), (2, 0), (3, 0)):
+        model = scripted_model(dictionary, seed, spread=1.0 if memory else 3.0)
+        model.decoder.memory = memory
         options = {"beam_size": beam, "exact_length": length, "recombine": words, "unk_penalty": math.inf}
         found = SummaryGenerator([model], dictionary, **options).generate(None, make_sample([[4, 5], [6, 7, 8]]))
         for document, row in zip(([4, 5], [6, 7, 8]), found):

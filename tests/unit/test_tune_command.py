@@ -226,7 +226,9 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     scores = [found["score"] for found in report["rounds"]]
     assert report["rounds"][0]["weights"] == [1, 0, 0, 0, 0] and max(scores) == scores[report["best"]] > scores[0] + 2
     assert f"--extractive-weights {report['extractive_weights']}\n" in out and f"**{report['best']}**" in out
-    assert run(capsys, "d.txt", "e.txt", "--mert", trials=2, out="parts", **options)[0] == 0
+    whole = (place / "whole" / "mert.jsonl").read_text().splitlines(keepends=True)
+    (place / "parts").mkdir()
+    (place / "parts" / "mert.jsonl").write_text("".join(whole[:3]) + whole[3][:50])  # killed in the third round
     status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
     assert "2 rounds are there already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
@@ -239,8 +241,15 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     card = (place / "model" / "README.md").read_text()
     assert f"round {report['best']} of {len(scores)}, the best by rouge1 on 8 documents" in card
     texts = [s.text for s in Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, beam=20)]
-    stored = [json.loads(line) for line in (place / "whole" / "mert.jsonl").read_text().splitlines()[1:]]
+    stored = [json.loads(line) for line in whole[1:]]
     assert texts == [nbest[0][0] for nbest in stored[report["best"]]["lists"]]
+    known, again = {}, 0
+    for of_document in zip(*(found["lists"] for found in stored)):
+        for number, (text, features, _) in ((n, found) for n, nbest in enumerate(of_document) for found in nbest):
+            before = known.setdefault((text, of_document[0][0][0]), (number, features))
+            assert before[1] == pytest.approx(features, abs=1e-4), "whatever the weights with which it was found"
+            again += before[0] < number
+    assert again
 
 
 # ---- writing
