@@ -3,13 +3,13 @@
 #
 #   scripts/prepare_gigaword.sh --data DIR --out data/gigaword -- --separate-dictionaries --source-size 119505 --target-size 68885
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
-#   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --words spaces --vectors glove.840B.300d.txt --more-words data/gigaword/text/train.target
+#   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --words spaces
 #   scripts/reproduce/entail_gigaword.sh --data data/gigaword --nli nli --entail-model nli/model [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
 #   --data DIR       what scripts/prepare_gigaword.sh made
 #   --duc DIR        what scripts/prepare_duc.sh made; without it only Gigaword is scored
 #   --nli DIR        pairs to recognise entailment in: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
-#   --entail-model DIR   made by etads-nli train on such pairs, for the reward
+#   --entail-model DIR   made by etads-nli train on such pairs, for the reward (the paper's has GloVe's vectors: --vectors)
 #                    default of both: a stand-in, synthetic pairs that etads-nli makes of the titles, and a model trained on them, in
 #                    OUT/nli; scores with them are of another system ("synthetic NLI")
 #   --out DIR        default: runs/entail_gigaword in the repository
