@@ -158,7 +158,9 @@ class Rewards:
             if is_given and name not in self.names:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
-        self._rewards: List[Reward] = [reward_by_name(name, makers) for name in self.names]
+        self._rewards: List[Reward] = []
+        if not task.is_loading:  # fairseq-validate asks for no rewards, and their models may be out of its reach
+            self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
         return len(self.names)

@@ -119,7 +119,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     """Run ``etads-nli`` and return its exit code, 2 after an error, which is one line on stderr."""
     args = _parser().parse_args(argv)
     work = {"synthesise": _synthesise, "train": _train, "score": _score}
-    return run("etads-nli", lambda: work[args.command](args), ValueError)
+    return run("etads-nli", lambda: work[args.command](args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ class Reference(NamedTuple):
 
     @property
     def words(self) -> Words:
+        """Those of all sentences."""
         return [word for sentence in self.sentences for word in sentence]
 
 

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -164,7 +164,7 @@ class Trainer:
         torch.manual_seed(self.settings.seed * 10_007 + number)
         device, total = self.model.classify.weight.device, 0.0
         self.model.train()
-        batches = list(self._batches(random.Random(f"{self.settings.seed} {number}")))
+        batches = self._batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
             texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
             batch = [collate(side, self.dictionary).to(device) for side in texts]
@@ -178,17 +178,17 @@ class Trainer:
             raise InputError(f"--lr {self.settings.lr}: the loss of epoch {number} is not finite; choose a lower one")
         return total / len(self.pairs.labels)
 
-    def _batches(self, generator: random.Random) -> Iterator[List[int]]:
+    def _batches(self, generator: random.Random) -> List[List[int]]:
         numbers = list(range(len(self.pairs.labels)))
         generator.shuffle(numbers)
         size = self.settings.batch_size
-        batches = []
+        batches: List[List[int]] = []
         for start in range(0, len(numbers), SORTED_TOGETHER * size):
             group = numbers[start : start + SORTED_TOGETHER * size]
             group.sort(key=lambda n: (len(self.pairs.premises[n]), len(self.pairs.hypotheses[n])))
             batches += [group[first : first + size] for first in range(0, len(group), size)]
         generator.shuffle(batches)
-        yield from batches
+        return batches
 
     def state(self, progress: Progress) -> Dict[str, Tensor]:
         """Everything that a training goes on from."""
@@ -239,7 +239,8 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     if (out / STATE).is_file() and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")
     progress = trainer.load(out / STATE) if (out / STATE).is_file() else Progress()
-    print(f"{len(pairs.labels):,} pairs to learn from, {counts[SKIPPED]:,} {SKIPPED}; {len(dictionary):,} words known")
+    known = len(dictionary) - dictionary.nspecial
+    print(f"{len(pairs.labels):,} pairs to learn from, {counts[SKIPPED]:,} {SKIPPED}; {known:,} words known")
     total = len(valid.labels)
     while progress.epoch < epochs and progress.epoch - progress.best_epoch < patience:
         number = progress.epoch + 1

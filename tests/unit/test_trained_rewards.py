@@ -104,6 +104,13 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
         Tagger(str(path), task)
 
 
+def test_validation_needs_no_entailment_model():
+    """fairseq-validate builds the criterion of a checkpoint whose training is over."""
+    task = make_task()
+    task._trained = {}
+    SummarizationRL(task, **{**DEFAULTS, **RL, "rewards": "entail", "entail_model": "gone"})
+
+
 @pytest.mark.parametrize(
     "options, words",
     [
