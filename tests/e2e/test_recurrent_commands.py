@@ -14,7 +14,7 @@ from toy import PLUGIN, WORDS, by_two_workers, summaries
 from fairseq_etads.models.rnn import PRESETS
 
 FACTORS = ["pos", "ner", "tf", "idf"]
-POINTERS = ["feats_lvt2k_ptr", "pg_coverage", "pointer_generator", "pointer_generator_coverage"]
+POINTERS = ["feats_lvt2k_ptr", "pg_coverage", "pointer_generator", "pointer_generator_coverage", "sentence_rewriter"]
 SPLITS = {"train": 1500, "valid": 30, "test": 60}
 SIZES = ["--encoder-embed-dim", "32", "--encoder-hidden-size", "48", "--attention-dim", "32"]
 TRAIN = [

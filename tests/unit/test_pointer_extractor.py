@@ -121,6 +121,8 @@ def test_sampling_follows_the_probabilities_without_those_taken():
     torch.manual_seed(3)
     drawn = model.extract(make_batch([document] * 4000), sample=True)
     stop = 3
+    taken = [[number for number in row if number >= 0] for row in drawn.unique(dim=0).tolist()]
+    assert all(len({*row}) == len(row) and row.index(stop) == len(row) - 1 for row in taken), "a sentence twice"
     for order in ([stop], [0, stop], [1, 0, stop], [2, 1, 0, stop]):
         padded = [*order, *[-1] * (drawn.shape[1] - len(order))]
         share = (drawn == torch.tensor(padded)).all(dim=1).float().mean().item()
