@@ -95,8 +95,11 @@ class CheckedOptions:
         """Build a generator; ValueError if an option has no effect on it."""
         parent: Any = super()
         check_selection(self.cfg.selection, args, models)
-        if self.cfg.shortlist and getattr(args, "score_reference", False):
-            raise ValueError(f"--shortlist {self.cfg.shortlist} has no effect with --score-reference: choose one")
+        for name in ("shortlist", "extractive_weights", "recombine"):
+            value = getattr(self.cfg, name)
+            if value and getattr(args, "score_reference", False):
+                option = f"--{name.replace('_', '-')} {value}"
+                raise ValueError(f"{option} has no effect with --score-reference: choose one")
         if seq_gen_cls is SummaryGenerator:
             check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
         return parent.build_generator(models, args, seq_gen_cls, *rest, **kwargs)

@@ -69,10 +69,14 @@ class Bidirectional(nn.Module):
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Inputs (B, S, input_dim) without padding on the left, lengths (B,) -> states, last states and cells."""
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        # torch's module drops between its layers in training mode, and --retain-dropout asks for it in evaluation
-        self.rnn.training = self.training or self.dropout.apply_during_inference
+        drops = self.training or self.dropout.apply_during_inference
+        # torch's module drops between its layers in training mode. In that mode alone cuDNN has a backward pass, which
+        # rewards need without dropout
+        self.rnn.dropout = self.dropout.p if drops else 0.0
+        self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
+        self.rnn.training = self.training
         states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
         hidden, cells = final if isinstance(final, tuple) else (final, None)
         last_cells = None if cells is None else torch.cat([cells[-2], cells[-1]], dim=1)

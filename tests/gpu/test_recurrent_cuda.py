@@ -41,6 +41,19 @@ def test_it_equals_the_cpu(left, more):
 
 
 @pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
+def test_gradients_without_dropout_are_there(more):
+    """cuDNN's networks have a backward pass in training mode only; learning from rewards needs one in evaluation."""
+    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), dropout=0.5, **{**MECHANISMS, **more}).eval()
+    gradients = []
+    for device in ("cpu", "cuda"):
+        model.to(device).zero_grad()
+        scores = log_probs(model, device)
+        scores.gather(2, SUMMARIES.clamp(max=43).to(device)[:, :, None]).sum().backward()
+        gradients.append(model.encoder.keys.weight.grad.cpu().clone())
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
 def test_lazy_steps_equal_the_cpus(more):
     options = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
     models = []

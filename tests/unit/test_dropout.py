@@ -284,6 +284,8 @@ def test_grus_drop_between_layers(packed):
     with torch.no_grad():
         plain = gru.eval()(x, padding)[0]
         assert torch.equal(plain, gru(x, padding)[0])
+        with torch.enable_grad():  # as where rewards are learnt from, on a GPU in torch's training mode
+            assert torch.equal(plain, gru(x, padding)[0]) and not gru.rnn.training
         first, second = (gru.train()(x, padding)[0] for _ in range(2))
         assert not torch.allclose(first, second, atol=1e-3) and not torch.allclose(first, plain, atol=1e-3)
         for name, parameter in gru.rnn.named_parameters():

@@ -1,6 +1,7 @@
 """Extractive features and recombination in the search: against loops, in any batch, with pointers and shortlists."""
 
 import math
+from argparse import Namespace
 from dataclasses import replace
 
 import pytest
@@ -203,3 +204,10 @@ def test_what_does_not_go_together_is_refused():
     SummaryGenerator(
         [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
     )
+
+
+@pytest.mark.parametrize("option,value", [("extractive_weights", "1,2,0,0,0"), ("recombine", 2)])
+def test_what_a_search_alone_does_is_refused_where_references_are_scored(option, value):
+    task = make_task(**{option: value})
+    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {value} has no effect with --score-reference"):
+        task.build_generator([make_model("etads", task)], Namespace(score_reference=True))
