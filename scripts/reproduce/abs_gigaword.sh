@@ -29,7 +29,7 @@
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json, tuned
 # weights in DIR/tuning-SEED/mert.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 RELEASED=1,4.849,1.213,-13.383,-0.529
 all="abs abs-plus"

@@ -25,7 +25,7 @@
 # are not what they are called (words-1vt2k-temp-att, ConvS2S): etads_cnndm.sh --help says what they are.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 rows="m1 m2 m3 m4 m5 m6 m7 e4d3 e4d2 e2d4 e3d4"
 data="" out=$ROOT/runs/aggregation_cnndm seeds="1" steps=200000 pointer=soft

@@ -29,7 +29,7 @@
 # fairseq's fine-tuning; fairseq's own script for summaries puts <s> before document and summary. ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="bart etads etads-pointer"
 data="" bart="" arch=etads_bart_large out=$ROOT/runs/bart_cnndm rows=$all seeds="1" steps=20000

@@ -28,7 +28,7 @@
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the tagger's AUC and F1
 # in DIR/tagger-SEED/report.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="summariser bottom-up"
 data="" out=$ROOT/runs/bottomup_cnndm rows=$all arch=pg seeds="1" steps=200000 tagger_epochs=10

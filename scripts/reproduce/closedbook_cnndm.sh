@@ -25,7 +25,7 @@
 # Settings of the likelihood stages, decoding and deviations are those of see2017_cnndm.sh.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="cbdec cbdec-coverage cbdec-rl rl"
 data="" out=$ROOT/runs/closedbook_cnndm rows=$all seeds="1" gamma=0.667 rl_steps=20000

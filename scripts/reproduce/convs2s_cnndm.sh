@@ -27,7 +27,7 @@
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, those of the settings
 # in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="plain controlled"
 data="" out=$ROOT/runs/convs2s_cnndm rows=$all seeds="1" size=30000 bins=10 lengths="" origins="cnn dailymail"

@@ -22,7 +22,7 @@
 # ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="convs2s convs2s-pointer"
 data="" duc="" out=$ROOT/runs/convs2s_gigaword rows=$all seeds="1"

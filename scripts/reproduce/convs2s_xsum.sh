@@ -20,7 +20,7 @@
 # Deviations: XSum's own text and splits are the user's; ROUGE is etads-rouge's.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="convs2s convs2s-pointer"
 data="" out=$ROOT/runs/convs2s_xsum rows=$all seeds="1"

@@ -16,7 +16,7 @@
 # Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
 # documents and seeds.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 out=$ROOT/runs/debian_equal_time steps=1500 seeds="1 2 3" size=8000 systems="etads pg_coverage"
 read_comparison --archs "$@"

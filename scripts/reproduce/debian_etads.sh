@@ -12,7 +12,7 @@
 # penalty. It says whether the mechanisms train and roughly what they do, not what they reach on CNN/Daily Mail.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ARCH-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 out=$ROOT/runs/debian_etads steps=1000 seeds="1 2" systems="etads_basic etads_focus etads_saliency etads"
 read_comparison --archs "$@"

@@ -15,7 +15,7 @@
 # halved), and for the encoder-sharing ones a dictionary for both sides and a pointer instead of --replace-unk.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ARCH-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 out=$ROOT/runs/debian_memory steps=1000 seeds="1 2"
 systems="etads_basic aggregation_transformer es_transformer gated_es_transformer"

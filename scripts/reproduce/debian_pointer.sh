@@ -16,7 +16,7 @@
 # in the description, how many the summaries have.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/POINTER-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 out=$ROOT/runs/debian_pointer steps=1000 seeds="1" size=8000 systems="none soft switch"
 read_comparison --pointers "$@"

@@ -15,7 +15,7 @@
 # whether the mechanisms train and roughly what they do, not what they reach on Gigaword.
 # Can be interrupted and started again. Prints Markdown tables; "copied" is the source copy rate.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 out=$ROOT/runs/debian_recurrent steps=1500 seeds="1" size=8000
 systems="gru_seq2seq words_lvt2k words_lvt5k words_lvt2k_hieratt feats_lvt2k feats_lvt2k_ptr words_lvt2k_temp_att pg_coverage"

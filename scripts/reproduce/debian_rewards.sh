@@ -20,7 +20,7 @@
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of
 # rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are gamed.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="likelihood longer rewards"
 out=$ROOT/runs/debian_rewards steps=1000 seeds="1 2" size=1000 systems=$all

@@ -30,7 +30,7 @@
 # lower-cased and cut at spaces, as the titles are.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="mtl entail"
 data="" duc="" nli="" entail_model="" out=$ROOT/runs/entail_gigaword rows=$all seeds="1" every=100:10

@@ -45,7 +45,7 @@
 # penalises attending to the same words again) nor what becomes of unknown words (here they stay <unk>).
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="basic focus saliency etads encoder-2 encoder-6 decoder-2 decoder-6 saliency-1-2 saliency-3-4 focus-1-2 focus-3-4"
 data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000

@@ -31,7 +31,7 @@
 # sentence: rouge.json has both, rougeL and rougeLjoined.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="explicit_selection explicit_selection_coverage"
 data="" out=$ROOT/runs/explicit_selection_cnndm rows=$all seeds="1" steps=230000 stage_steps=10000 coverage_steps=3000

@@ -22,7 +22,7 @@
 # 27.54/8.29/24.01, 29.02/9.81/25.12, 29.25/9.97/25.41.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="transformer es_transformer gated_es_transformer"
 data="" duc="" out=$ROOT/runs/gated_gigaword rows=$all seeds="1" epochs=10

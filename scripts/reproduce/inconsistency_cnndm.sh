@@ -34,7 +34,7 @@
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the extractor's AUC and
 # F1 in DIR/extractor-SEED/report.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="two-stage end-to-end"
 data="" out=$ROOT/runs/inconsistency_cnndm rows=$all seeds="1" extractor_steps=50000 steps=80000 stage_steps=10000

@@ -26,7 +26,7 @@
 # never writes <unk>.
 # Can be interrupted and started again. Prints Markdown tables.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage"
 data="" pg_data="" vectors="" out=$ROOT/runs/nallapati_cnndm rows=$all seeds="1"

@@ -41,7 +41,7 @@
 # data, not the paper's random 2,000 pairs.
 # Can be interrupted and started again. Prints Markdown tables.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 row="" data="" duc="" vectors="" out=$ROOT/runs/nallapati_gigaword seed=1
 read_options "--row --data --duc --vectors --out --seed --cpu --" "$@"

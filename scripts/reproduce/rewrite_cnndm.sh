@@ -28,7 +28,7 @@
 # detokenised and prepared again; five sentences in the first row are this recipe's choice; docs/rewrite.md lists those of the models.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="labels rewards rerank"
 data="" out=$ROOT/runs/rewrite_cnndm rows=$all seeds="1" steps=300000 vectors=""

@@ -29,7 +29,7 @@
 # chosen by the validation loss as it is, not by a running average of it; never writes <unk>.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="pointer_generator pointer_generator_coverage"
 data="" out=$ROOT/runs/see2017_cnndm rows=$all seeds="1" steps=230000 stage_steps=10000 coverage_steps=3000

@@ -17,7 +17,7 @@
 # Can be interrupted and started again. Prints Markdown tables, and tests of the difference (with minus without): by ROUGE and
 # by the likelihood of the references.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 data="" out=$ROOT/runs/sumpubmed_continue steps=2600 seeds="1" names="without with"
 read_options "--data --out --steps --seeds --systems=names --cpu --" "$@"

@@ -24,7 +24,7 @@
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of bottom-up
 # minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="lead oracle tagger summariser bottom-up"
 data="" out=$ROOT/runs/sumpubmed_selection rows=$all steps=2600 seeds="1" threshold=0.15 factor=2

@@ -26,7 +26,7 @@
 # minus plain and of unified minus coverage, of ROUGE and of the likelihood of the references. The extractor's AUC and F1 are in
 # DIR/extractor-SEED/report.json.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="extractor plain explicit coverage unified"
 data="" out=$ROOT/runs/sumpubmed_sentences rows=$all steps=2600 extractor_steps=820 seeds="1"

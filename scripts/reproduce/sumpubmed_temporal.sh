@@ -19,7 +19,7 @@
 # Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, and the last lines
 # test its difference.
 
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 data="" out=$ROOT/runs/sumpubmed_temporal steps=20000 subset=test seeds="1" names="plain temporal"
 read_options "--data --out --steps --subset --seeds --systems=names --cpu --" "$@"

@@ -1,0 +1,212 @@
+# Sourced by the recipes in scripts/reproduce/: what their trainings, summaries and tables share, beyond common.sh.
+# shellcheck shell=bash
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, holds prepared data, which SCRIPT makes.
+need_prepared() {
+    [ -n "$2" ] || die "$1 is missing; see --help"
+    [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
+}
+
+# say_vocabulary PREPARED SOURCE TARGET: say how many words the data knows of documents and of summaries, and whether it was made
+# for as many as the paper has, SOURCE and TARGET.
+say_vocabulary() {
+    python - "$@" <<'PYTHON' | while IFS= read -r line; do say "$line"; done
+import json, pathlib, sys
+path, paper = pathlib.Path(sys.argv[1]) / "report.json", dict(zip(("source", "target"), map(int, sys.argv[2:])))
+report = json.loads(path.read_text(encoding="utf-8")).get("vocabulary") or {"known": {}, "asked": {}}
+for side, what in (("source", "documents"), ("target", "summaries")):
+    known, asked = report["known"].get(side), report["asked"].get(side)
+    line = f"vocabulary of {what}: {known} words, {asked} asked for, {paper[side]} in the paper"
+    print(line if asked == paper[side] else f"WARNING: {line}; --help says how to make the data")
+PYTHON
+}
+
+# need_choices OPTION "LIST" "ALL": fail unless every word of LIST, the value of OPTION, is one of ALL.
+need_choices() {
+    local value
+    # shellcheck disable=SC2086  # words of lists
+    for value in $2; do need_choice "$1" "$value" $3; done
+}
+
+# read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
+# systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
+# --text, text is the sample corpus, unpacked. A script whose variable size holds a default has the option --size, too.
+read_comparison() {
+    local option=$1 all=$systems
+    text=""
+    shift
+    read_options "--out --steps --seeds $option=systems --text${size:+ --size}" "$@"
+    [ -z "${size:-}" ] || need_integer --size "$size"
+    need_integer --steps "$steps"
+    need_choices "$option" "$systems" "$all"
+    use_environment
+    [ -z "$text" ] || [ -f "$text/test.source" ] || die "--text $text: no test.source in it; etads-debian makes it"
+    [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }
+}
+
+# train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
+train_prepared() {
+    supervise "$ROOT/scripts/train.sh" "$@"
+}
+
+# score_table DIR NAMES SEEDS [FILE [MEASURE]]: print a Markdown table of the scores in DIR/NAME-SEED/FILE (default:
+# rouge.json). NAMES and SEEDS are lists of words; MEASURE is f1 (default), precision or recall.
+score_table() {
+    python - "$@" <<'PYTHON'
+import json, pathlib, sys
+out, names, seeds = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3].split()
+file, measure = [*sys.argv[4:], *("rouge.json", "f1")[len(sys.argv) - 4 :]]
+rows = []
+for name in names:
+    for seed in seeds:
+        report = json.loads((out / f"{name}-{seed}" / file).read_text())
+        scores = report["scores"]
+        cells = [f"{s[measure]:.2f} [{s[f'{measure}_interval'][0]:.2f}, {s[f'{measure}_interval'][1]:.2f}]" for s in scores.values()]
+        rows.append(f"| `{name}` | {seed} | {' | '.join(cells)} |")
+print(f"| system | seed | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 2)}")
+print(*rows, report["signature"], sep="\n")
+PYTHON
+}
+
+# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, sorting by length within every ten batches.
+# Does nothing if that has been done with these options, and goes on if it was interrupted.
+train_recurrent() {
+    local run=$1 prepared=$2
+    shift 2
+    train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
+}
+
+# train_selector RUN PREPARED LABELS [options of fairseq-train]: a selector trained on the labels in LABELS with the optimiser of
+# Gehrmann et al. and Hsu et al. 2018; its probabilities of validation and test documents, in RUN, and RUN/report.json, how good they are.
+train_selector() {
+    local run=$1 prepared=$2 labels=$3
+    shift 3
+    train_once "$run" "$prepared" --criterion selection_nll --labels "$labels" --optimizer lazy_adagrad --lr 0.15 \
+        --initial-accumulator 0.1 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
+        ${device[@]+"${device[@]}"} "$@"
+    [ "$run/report.json" -nt "$run/finished.txt" ] ||
+        supervise etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
+}
+
+# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
+# some for the last one after stage_steps in each of the others.
+read_stages() {
+    local length
+    need_integer --steps "$steps"
+    need_integer --stage-steps "$stage_steps"
+    read -ra lengths <<< "$stages"
+    [ ${#lengths[@]} -gt 0 ] || die "--stages is empty; see --help"
+    for length in "${lengths[@]}"; do
+        [[ $length =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || die "--stages $stages: \"$length\" is not DOCUMENT/SUMMARY, two numbers above 0"
+    done
+    [ $(((${#lengths[@]} - 1) * stage_steps)) -lt "$steps" ] ||
+        die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) take more; choose more steps or fewer --stages"
+}
+
+# train_stage RUN PREPARED LENGTHS [options of fairseq-train]: train as See et al. do, on documents and summaries of at most LENGTHS
+# tokens.
+train_stage() {
+    local run=$1 prepared=$2 source=${3%/*} target=${3#*/}
+    shift 3
+    train_once "$run" "$prepared" --batch-size 16 --required-batch-size-multiple 1 --sort-within 100 --no-end-if-cut \
+        --truncate-source "$source" --truncate-target "$target" --length-normalised --optimizer lazy_adagrad --lr 0.15 \
+        --initial-accumulator 0.1 --clip-norm 2 ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
+}
+
+# train_pointer_generator RUN PREPARED SEED: all stages of See et al.'s model.
+train_pointer_generator() {
+    train_in_stages "$@" --arch pointer_generator
+}
+
+# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each goes on where the one before
+# ended, with its optimiser; the last one is RUN itself, the others are in RUN/stages.
+train_in_stages() {
+    local run=$1 prepared=$2 seed=$3 number stage before=() last=$((${#lengths[@]} - 1))
+    shift 3
+    for ((number = 0; number < last; number++)); do
+        stage=$run/stages/$((number + 1))
+        # no validation: its losses could not be compared with those of other lengths
+        train_stage "$stage" "$prepared" "${lengths[number]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} \
+            --max-update $(((number + 1) * stage_steps)) --disable-validation
+        before=(--continue-once "$stage/checkpoints/checkpoint_last.pt")
+    done
+    train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" ${before[@]+"${before[@]}"} --max-update "$steps"
+}
+
+# train_see2017 DIR ROWS SEED [options of fairseq-train]: the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables data,
+# stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
+train_see2017() {
+    local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" ${device[@]+"${device[@]}"})
+    shift 3
+    [ -z "$stages" ] || options+=(--stages "$stages")
+    [ -z "$stage_steps" ] || options+=(--stage-steps "$stage_steps")
+    [ -z "$steps" ] || options+=(--steps "$steps")
+    [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
+    "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- ${more[@]+"${more[@]}"} "$@" \
+        > /dev/null  # its table is not that of the caller
+}
+
+# train_with_rewards RUN BEFORE SEED REWARDS [options of fairseq-train]: go on from the run BEFORE, a pointer-generator with coverage,
+# with rl_steps steps of --rewards REWARDS; then summaries and scores. See train_see2017 for data, device and more.
+train_with_rewards() {
+    local run=$1 before=$2 seed=$3 rewards=$4
+    shift 4
+    train_once "$run" "$data/prepared" --arch pointer_generator_coverage --batch-size 16 --required-batch-size-multiple 1 \
+        --sort-within 100 --no-end-if-cut --truncate-source 400 --truncate-target 100 --criterion summarization_rl \
+        --rewards "$rewards" --rl-weight 0.998 --rl-max-len 100 --coverage-loss 1 --optimizer adam --lr 1e-4 --clip-norm 2 \
+        --init-from "$before/checkpoints/checkpoint_last.pt" --max-update "$rl_steps" --seed "$seed" \
+        --eval-rouge --best-checkpoint-metric rougeL --maximize-best-checkpoint-metric \
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"} "$@"
+    summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \
+        ${device[@]+"${device[@]}"}
+}
+
+# train_nli TEXT DIR [options of etads-nli train]: an entailment model in DIR/model, trained on pairs made from TEXT/train.target
+# (DIR/pairs), unless it is there.
+train_nli() {
+    local text=$1 dir=$2
+    shift 2
+    [ ! -f "$dir/finished.txt" ] || return 0
+    need_folder --out "$dir"
+    say "training an entailment model on pairs of reference summaries, in $dir"
+    [ -f "$dir/pairs/valid.tsv" ] || supervise etads-nli synthesise "$text" "$dir/pairs" >&2
+    supervise etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
+        ${device[@]+--device cpu} "$@" >&2
+    touch "$dir/finished.txt"
+}
+
+# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.
+train_small_recurrent() {
+    local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()
+    shift 4
+    [ "$arch" != pg_coverage ] || coverage=(--coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)))
+    train_recurrent "$run" "$prepared" --arch "$arch" --encoder-embed-dim 100 --encoder-hidden-size 128 --attention-dim 128 \
+        --dropout 0.2 --truncate-source 60 --truncate-target 40 --optimizer lazy_adam --lr 1e-3 --clip-norm 2 \
+        --max-update "$steps" --num-workers 0 --cpu ${coverage[@]+"${coverage[@]}"} "$@"
+}
+
+# train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of Gehring
+# et al. 2017: Nesterov's gradient, whose rate falls to a tenth after an epoch without a better validation loss.
+train_convolutional() {
+    local run=$1 data=$2
+    shift 2
+    train_once "$run" "$data/prepared" --optimizer nag --momentum 0.99 --clip-norm 0.1 --lr-scheduler reduce_lr_on_plateau \
+        --lr-shrink 0.1 --required-batch-size-multiple 1 "$@"
+}
+
+# summarise_and_score RUN DATA [options of generate.sh]: RUN/summaries.txt of the test documents, and their scores, RUN/rouge.json.
+summarise_and_score() {
+    local run=$1 data=$2
+    shift 2
+    summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "$@"
+    score_once "$run" "$data/text"
+}
+
+# summarise_and_score_duc RUN DUC [options of generate.sh]: RUN/duc.txt of the documents in DUC, and recall at 75 bytes, RUN/duc.json.
+summarise_and_score_duc() {
+    local run=$1 duc=$2
+    shift 2
+    summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" "$@"
+    [ "$run/duc.json" -nt "$run/duc.txt" ] || etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+}
