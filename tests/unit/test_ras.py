@@ -142,7 +142,7 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
         ({"encoder": "rnn", "encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
         ({"uniform_init": -1.0}, "--uniform-init -1.0: choose 0 or more"),
         ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init and --paper-init exclude one another"),
-        ({"share_all_embeddings": True}, "--share-all-embeddings needs --readout tanh or linear"),
+        ({"share_all_embeddings": True}, "--share-all-embeddings needs --readout tanh, linear, luong or mlp"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(changes, message):

@@ -1,0 +1,99 @@
+"""What summarization_rl samples: as often as the model says, one independent of another, each with its own baseline."""
+
+import pytest
+import torch
+from helpers import EOS, PAD, make_task
+from seeds import shifted
+from test_criterions import make_sample
+from test_self_critical import build, drawable
+
+
+def test_samples_have_the_models_probabilities():
+    """20,000 first words of one document; the padding symbol is never drawn."""
+    model, ours = build("soft", rl_max_len=1, rl_baseline="none")
+    rows = 2000
+    sample = make_sample([[5, 50, 6]] * rows, [[5]] * rows)
+    torch.manual_seed(shifted(3))
+    counts = torch.zeros(len(ours.dictionary))
+    for _ in range(10):
+        for row in ours.draw(model, sample)[0]:
+            counts[row[0]] += 1
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
+    p = model.get_normalized_probs(output, log_probs=False)[0, 0].detach()
+    vocabulary = output[1]["vocabulary"]
+    expected = torch.zeros_like(counts)
+    expected.index_add_(0, vocabulary.dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p)
+    expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead
+    expected /= expected.sum()
+    error = (counts / counts.sum() - expected).abs()
+    assert counts[PAD] == counts[ours.unk] == 0
+    assert (error <= 5 * (expected * (1 - expected) / counts.sum()).sqrt() + 1e-4).all()
+
+
+def test_samples_of_a_document_are_drawn_independently():
+    """3,000 pairs of whole summaries, of at most two tokens: each pair as often as the product of its probabilities."""
+    model, ours = build("none", task=make_task(), rl_max_len=2, rl_samples=2, rl_baseline="others")
+    with torch.no_grad():  # three likely words and the end symbol
+        model.decoder.output_projection.weight[[EOS, 5, 6, 7]] *= 4
+    rows = 500
+    sample = make_sample([[5, 6]] * rows, [[5]] * rows)
+    torch.manual_seed(shifted(4))
+    firsts = torch.zeros(2, len(ours.dictionary))
+    pairs = torch.zeros(len(ours.dictionary), len(ours.dictionary))
+    for _ in range(6):
+        drawn = ours.draw(model, sample)[0]
+        assert len(drawn) == 2 * rows
+        # the search returns the likelier one first; which was drawn first is chosen anew
+        for one, other in zip(drawn[::2], drawn[1::2]):
+            if torch.rand(()) < 0.5:
+                one, other = other, one
+            firsts[0, one[0]] += 1
+            firsts[1, other[0]] += 1
+            pairs[one[0], other[0]] += 1
+    p = firsts.sum(0) / firsts.sum()
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model.eval()(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
+    model_p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), "none")[0]
+    count = pairs.sum()
+    assert ((p - model_p).abs() <= 5 * (model_p * (1 - model_p) / (2 * count)).sqrt() + 1e-4).all()
+    joint = model_p[:, None] * model_p
+    assert ((pairs / count - joint).abs() <= 5 * (joint * (1 - joint) / count).sqrt() + 5e-4).all()
+    assert joint.diagonal().max() > 0.05, "pairs of the same word are too rare for the test to mean anything"
+
+
+class Length:
+    """One for each word of the summary."""
+
+    def __call__(self, hypotheses, references, documents):
+        assert len(hypotheses) == len(references) == len(documents)
+        self.references = references
+        return [float(sum(map(len, h))) for h in hypotheses]
+
+
+def test_samples_are_compared_with_the_documents_others():
+    _, ours = build(rewards=f"{__name__}:Length", rl_samples=3, rl_baseline="others")
+    rows = [[5], [5, 6, 7], [], [6], [6], [6]]
+    sample = make_sample([[8, 9], [9]], [[5], [7]])
+    gains, figures = ours.gains(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
+    assert gains.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
+    assert ours.rewards._rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
+    assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
+
+
+def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
+    """Of a document whose samples are given, the loss is the mean of those with each of them alone."""
+    drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7], [50], [], [9, 9], [8])]
+    gains = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
+    model, ours = build(rl_samples=2, rl_baseline="others")
+    sample = make_sample([[8, 50, 5], [5], [9, 9]], [[5], [7, 8], [9]])
+
+    def loss(criterion, rows):
+        monkeypatch.setattr(criterion, "draw", lambda *_: ([drawn[row] for row in rows], []))
+        monkeypatch.setattr(criterion, "gains", lambda *_: (gains[rows], {}))
+        return criterion(model.train(), sample)[0].item()
+
+    _, alone = build()
+    assert loss(ours, [0, 1, 2, 3, 4, 5]) == pytest.approx(
+        (loss(alone, [0, 2, 4]) + loss(alone, [1, 3, 5])) / 2, rel=1e-4
+    )
