@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
-from fairseq import utils
 from fairseq.criterions import register_criterion
 from fairseq.data import data_utils
 from fairseq.dataclass import ChoiceEnum
@@ -166,7 +165,8 @@ class SummarizationRL(SummarizationNLL):
         if not model.training or self.rl_weight == 0:
             return total, size, logs
         number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
-        sampled, greedy = self.draw(model, sample)
+        encoder_out = self.encode(model, sample)
+        sampled, greedy = self.draw(model, sample, encoder_out)
         gains, figures = self.gains(sample, sampled, greedy, number)
         gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]  # by the references' mean length
         drawn = Samples(sampled, self.longest, self.dictionary)
@@ -175,7 +175,7 @@ class SummarizationRL(SummarizationNLL):
         if len(taught):
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
             with evaluating([model]):  # without dropout
-                policy = self.policy_loss(model, sample, some, gains[taught], taught // self.samples)
+                policy = self.policy_loss(model, encoder_out, some, gains[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
             loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()) / self.samples,
@@ -183,17 +183,31 @@ class SummarizationRL(SummarizationNLL):
         )  # fmt: skip
         return total, size, logs
 
-    def draw(self, model: Any, sample: Dict[str, Any]) -> Tuple[List[Tensor], List[Tensor]]:
+    @staticmethod
+    def encode(model: Any, sample: Dict[str, Any]) -> Any:
+        """The encoder's output for a batch, without dropout and with its graph: of what is drawn, and of its loss."""
+        with evaluating([model]):
+            return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
+
+    def draw(
+        self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
+    ) -> Tuple[List[Tensor], List[Tensor]]:
         """Sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
 
-        A document's samples stand together. The encoder reads the documents once for all. Greedy summaries are there
-        only as a baseline.
+        A document's samples stand together. Greedy summaries are there only as a baseline.
+
+        Args:
+            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded anew.
         """
         model = unwrapped(model)
         if not self._generators_of or self._generators_of[0] is not model:
-            self._generators, self._generators_of = self._make_generators(model), (model,)
-        on_cpu = sample["net_input"]["src_tokens"].device.type == "cpu"
-        encoded = EncodedBatch() if on_cpu and len(self._generators) > 1 else None  # it keeps everything on the CPU
+            self._generators_of = (model, InferenceModel(model))
+            self._generators = self._make_generators(*self._generators_of)
+        encoded = None
+        if sample["net_input"]["src_tokens"].device.type == "cpu":  # where everything is kept
+            encoded = EncodedBatch()
+            if encoder_out is not None:
+                encoded.of(0).keep_encoder_out(self._generators_of[1].current(), encoder_out)
         found = {
             kind: [
                 hypothesis["tokens"]
@@ -204,13 +218,13 @@ class SummarizationRL(SummarizationNLL):
         }
         return found["sampled"], found.get("greedy", [])
 
-    def _make_generators(self, model: Any) -> Dict[str, SummaryGenerator]:
+    def _make_generators(self, model: Any, inference: InferenceModel) -> Dict[str, SummaryGenerator]:
         if not decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: for the models of this project only")
         options: Dict[str, Any] = {
             "max_len_b": self.longest,
             "min_len": 0,
-            "inference_models": [InferenceModel(model)],
+            "inference_models": [inference],
             "keep_attention": False,
         }
         sampling = fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
@@ -263,17 +277,15 @@ class SummarizationRL(SummarizationNLL):
             texts.append(split_sentences(words, SENTENCE_MARK))
         return texts
 
-    def policy_loss(self, model: Any, sample: Dict[str, Any], drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
-        """The sum over samples of -gain times the log-probability. The encoder reads each of their documents once.
+    def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
+        """The sum over samples of -gain times the log-probability.
 
         Args:
-            gains: (N,), constants. of: (N,) int64, the document of each sample, a row of ``sample``.
+            encoder_out: of :meth:`encode`. gains: (N,), constants. of: (N,) int64, the document of each sample.
         """
-        model, net_input = unwrapped(model), sample["net_input"]
-        device = net_input["src_tokens"].device
-        documents, of = of.to(device).unique(return_inverse=True)
-        encoder_out = model.encoder.forward_torchscript(utils.apply_to_sample(lambda x: x[documents], net_input))
-        encoder_out = model.encoder.reorder_encoder_out(encoder_out, of)
+        model = unwrapped(model)
+        device = next(model.parameters()).device
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, of.to(device))
         target = drawn.target.to(device)
         log_p = self._log_p_drawn(model, encoder_out, drawn.previous.to(device), target)
         return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * gains.to(device)).sum()

@@ -70,7 +70,10 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
     log_p = torch.stack(log_p)
     expected = gradients(model, -(log_p.exp() * gains).sum())
     found = gradients(
-        model, ours.policy_loss(model, sample, samples, gains * log_p.exp().detach(), torch.arange(len(drawn)))
+        model,
+        ours.policy_loss(
+            model, ours.encode(model, sample), samples, gains * log_p.exp().detach(), torch.arange(len(drawn))
+        ),
     )
     same(found, expected, rtol=1e-4, atol=1e-6)
 
@@ -86,7 +89,9 @@ def test_the_baseline_changes_nothing(pointer):
     p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), pointer)[0]
     samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
     samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
-    for gradient in gradients(model, ours.policy_loss(model, sample, samples, p[words], torch.arange(len(words)))):
+    for gradient in gradients(
+        model, ours.policy_loss(model, ours.encode(model, sample), samples, p[words], torch.arange(len(words)))
+    ):
         assert gradient is None or gradient.abs().max() < 1e-5
 
 
@@ -156,7 +161,7 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
 
     def loss():
-        return ours.policy_loss(model, sample, drawn, torch.tensor([1.0, 0, 0, 0]), torch.arange(4))
+        return ours.policy_loss(model, ours.encode(model, sample), drawn, torch.tensor([1.0, 0, 0, 0]), torch.arange(4))
 
     before = loss()
     before.backward()
@@ -191,12 +196,16 @@ def test_padding_and_order_change_nothing(left):
     drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
     gains = torch.tensor([0.5, -1.0, 2.0])
     together = ours.policy_loss(
-        model, make_sample(documents, summaries, left), Samples(drawn, 6, ours.dictionary), gains, torch.arange(3)
+        model,
+        ours.encode(model, make_sample(documents, summaries, left)),
+        Samples(drawn, 6, ours.dictionary),
+        gains,
+        torch.arange(3),
     )
     alone = [
         ours.policy_loss(
             model,
-            make_sample([d], [s]),
+            ours.encode(model, make_sample([d], [s])),
             Samples([row], 6, ours.dictionary),
             gains[number : number + 1],
             torch.zeros(1).long(),
@@ -208,7 +217,7 @@ def test_padding_and_order_change_nothing(left):
 
 @pytest.mark.parametrize("kind", ["transformer", "recurrent"])
 def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
-    """Two greedy searches agree although dropout is on, and so do two passes over the samples."""
+    """Greedy searches agree although dropout is on, and so do two passes over the samples."""
     if kind == "transformer":
         model, ours = build(sizes={"dropout": 0.5, "attention_dropout": 0.3})
     else:
@@ -220,7 +229,8 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     sample = make_sample()
     modes = [module.training for module in model.modules()]
     first, second = ours.draw(model, sample)[1], ours.draw(model, sample)[1]
-    assert all(torch.equal(a, b) for a, b in zip(first, second))
+    third = ours.draw(model, sample, ours.encode(model, sample))[1]  # documents that were encoded before
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, second, third))
     torch.manual_seed(1)
     ours(model, sample)
     assert [module.training for module in model.modules()] == modes
