@@ -119,6 +119,20 @@ def recurrent(trick=0, sentences=False, temporal=False, factors=(), pointer="non
     return check
 
 
+def ras(cell, rate):
+    """Attention by a convolution, the decoder's cell and rate; unknown words replaced; at least 14 words on DUC."""
+
+    def check(run):
+        recurrent(words=(12, 4))(run)
+        assert str(run.option("encoder")) == "conv" and str(run.option("rnn_cell")) == cell
+        assert str(run.option("attention_score")) == "dot" and run.option("uniform_init") == 0.05
+        assert run.option("lr", "optimization") == [rate]
+        assert not any("<unk>" in words for words in run.tokens()), "an unknown word was not replaced"
+        assert all(14 <= len(words) <= 30 for words in run.tokens("duc.txt"))
+
+    return check
+
+
 def see(coverage):
     """See et al.'s decoder, lengths that grow, and coverage that is added to a model trained without it."""
 

@@ -20,6 +20,7 @@ from recipe_checks import (
     etads,
     nesterovs_gradient,
     on_duc,
+    ras,
     recurrent,
     see,
 )
@@ -171,6 +172,11 @@ RECIPES_AND_ROWS = [
             "convs2s-pointer": convolutional(12, "soft", rate=0.25, duc=True),
         },
         given=("--cpu",), more=tuple(CONVOLUTIONAL), duc=lambda row: True, scores=("rouge.json", "duc.json"),
+    ),
+    Recipe(
+        "ras_gigaword", gigaword, {"ras_lstm": ras("lstm", 0.1), "ras_elman": ras("elman", 0.5)},
+        given=("--cpu",), more=(*RECURRENT[:4], *RECURRENT[6:]), duc=lambda row: True,
+        scores=("rouge.json", "duc.json"),
     ),
     Recipe(
         "convs2s_cnndm", cnndm,

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# RAS-LSTM and RAS-Elman (Chopra, Auli, Rush 2016): headlines of Gigaword (F1) and of DUC-2004 (recall at 75 bytes).
+#
+#   scripts/prepare_gigaword.sh --data DIR --out data/gigaword_ras -- --separate-dictionaries --source-size 119505 \
+#       --target-size 68885
+#   scripts/prepare_duc.sh --data DIR --like data/gigaword_ras/prepared --out data/duc2004
+#   scripts/reproduce/ras_gigaword.sh --data data/gigaword_ras [--duc data/duc2004] [options] [-- options of fairseq-train]
+#
+#   --data DIR     what scripts/prepare_gigaword.sh made; words with fewer than 5 occurrences are <unk> in it
+#   --duc DIR      what scripts/prepare_duc.sh made; without it only Gigaword is scored
+#   --out DIR      default: runs/ras_gigaword in the repository
+#   --rows LIST    of the rows below; default: both
+#   --seeds LIST, --cpu   default: "1", and a GPU
+#
+#   ROW         the decoder          published R-1 / R-2 / R-L; DUC-2004
+#   ras_lstm    an LSTM              32.55 / 14.70 / 30.03; 27.41 / 7.69 / 23.06 (from memory)
+#   ras_elman   an Elman network     33.78 / 15.97 / 31.15; 28.97 / 8.26 / 24.06
+#
+# As in the paper (from memory): all widths 512, one layer, a convolution over 5 words; gradient descent with batches of 32 and
+# rate 0.1 (LSTM) or 0.5 (Elman), halved after an epoch without a better validation loss, 15 epochs; beam 10, unknown words
+# replaced by the word that is attended most.
+# Settled here: weights uniform within 0.05, a first state of 0, 200 positions, gradient norm at most 2.
+# Deviations: 200 words of an article and 30 of a title; for DUC at least 14 words; ROUGE is etads-rouge's.
+# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
+
+all="ras_lstm ras_elman"
+data="" duc="" out=$ROOT/runs/ras_gigaword rows=$all seeds="1"
+read_options "--data --duc --out --rows --seeds --cpu --" "$@"
+need_prepared --data "$data" scripts/prepare_gigaword.sh
+[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+need_choices --rows "$rows" "$all"
+use_environment
+
+say_vocabulary "$data/prepared" 119505 68885
+for seed in $seeds; do
+    for row in $rows; do
+        run=$out/$row-$seed rate=0.5
+        [ "$row" = ras_elman ] || rate=0.1
+        train_once "$run" "$data/prepared" --arch "$row" --optimizer sgd --lr "$rate" --lr-scheduler reduce_lr_on_plateau \
+            --lr-shrink 0.5 --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 --sort-within 10 --max-epoch 15 \
+            --truncate-source 200 --truncate-target 30 --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        summarise_and_score "$run" "$data" --beam 10 --max-len 30 ${device[@]+"${device[@]}"} -- --replace-unknown
+        if [ -n "$duc" ]; then
+            summarise_and_score_duc "$run" "$duc" --beam 10 --min-len 14 --max-len 30 ${device[@]+"${device[@]}"} \
+                -- --replace-unknown
+        fi
+    done
+done
+score_table "$out" "$rows" "$seeds"
+[ -z "$duc" ] || score_table "$out" "$rows" "$seeds" duc.json recall
