@@ -21,8 +21,8 @@
 # validation loss has not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
 # Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so that its
 # 200,000 steps may correspond to more or fewer of these. 120 words of a summary are kept in training; gradient norm at most
-# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are not here; two of them
-# are not what they are called (words-1vt2k-temp-att, ConvS2S): etads_cnndm.sh --help says what they are.
+# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are in docs/systems.md; two
+# of them are not what they are called (words-1vt2k-temp-att, ConvS2S): etads_cnndm.sh --help says what they are.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

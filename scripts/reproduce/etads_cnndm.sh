@@ -29,7 +29,7 @@
 #   focus-1-2               focus-attention in layers 1 and 2       6: [1-2]                       R  40.92 / 18.61 / 38.22
 #   focus-3-4               focus-attention in layers 3 and 4       6: [3-4]                       R  40.57 / 18.20 / 38.19
 #
-# The rows of Table 2 that the paper takes from other papers are not here (nallapati_cnndm.sh has words_lvt2k_temp_att and
+# The rows of Table 2 that the paper takes from other papers are in docs/systems.md (nallapati_cnndm.sh has words_lvt2k_temp_att and
 # pg_coverage), and two of them are not what they are called. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" is not Nallapati et
 # al.'s (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
 # 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017 and not Gehring et al.'s. Table 4's

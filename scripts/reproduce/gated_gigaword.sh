@@ -17,7 +17,7 @@
 # with a bias (equation 6), batches of 64, Adam with rate 1e-3, halved when the validation loss does not fall; beam 5, unknown
 # words replaced by the most attended ones.
 # Deviations: gradient norm at most 2; headlines of at most 30 words; ROUGE is etads-rouge's, not
-# pyrouge's. Not here: the row Seq2seq (a recurrent model) and the rows that the paper takes from other papers.
+# pyrouge's. Not here: the row Seq2seq (gru_seq2seq; the paper does not give its sizes).
 # Published: transformer 33.08/15.37/30.49, es_transformer 35.98/17.30/33.24, gated_es_transformer 36.15/17.51/33.47; DUC-2004
 # 27.54/8.29/24.01, 29.02/9.81/25.12, 29.25/9.97/25.41.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
