@@ -1,6 +1,7 @@
 """Options of the criterion ``summarization_nll``, and which criterions go with which models."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict
 
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
@@ -109,3 +110,11 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
             f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
             "--criterion adaptive_loss, or leave out the cutoffs"
         )
+
+
+def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
+    """The values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+
+    fairseq's own ``build_criterion`` finds only those that the constructor itself names, and not the inherited ones.
+    """
+    return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}

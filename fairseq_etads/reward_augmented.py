@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -12,7 +12,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from .criterion_options import SummarizationNLLConfig
+from .criterion_options import SummarizationNLLConfig, options_of
 from .criterions import SummarizationNLL
 from .evaluation.rewards import rouge_n
 from .text.words import SENTENCE_MARK
@@ -132,9 +132,8 @@ class SummarizationRAML(SummarizationNLL):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
-        """Make the criterion of its options; fairseq's own method wants each of them named in the constructor."""
-        names = [option.name for option in fields(SummarizationRAMLConfig) if option.name != "_name"]
-        return cls(task, **{name: cfg[name] for name in names})
+        """Make the criterion of its options."""
+        return cls(task, **options_of(cfg, SummarizationRAMLConfig))
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """As that of ``summarization_nll``, in training of edited references."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -13,7 +13,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from .criterion_options import SummarizationNLLConfig
+from .criterion_options import SummarizationNLLConfig, options_of
 from .criterions import SummarizationNLL
 from .evaluation.rewards import Text, split_sentences
 from .generation import SummaryGenerator, evaluating
@@ -150,11 +150,8 @@ class SummarizationRL(SummarizationNLL):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
-        """Make the criterion of its options; fairseq's own method wants each of them named in the constructor."""
-        return cls(
-            task,
-            **{option.name: cfg[option.name] for option in fields(SummarizationRLConfig) if option.name != "_name"},
-        )
+        """Make the criterion of its options."""
+        return cls(task, **options_of(cfg, SummarizationRLConfig))
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**vars(self), "_generators": {}, "_generators_of": ()}

@@ -89,6 +89,13 @@ train_selector() {
         supervise etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
+# share_training RUN OTHER: let RUN, beside OTHER, have its training: another way to summarise with the same model.
+share_training() {
+    local name
+    mkdir -p "$1"
+    for name in checkpoints train.log finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
+}
+
 # read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
 # some for the last one after stage_steps in each of the others.
 read_stages() {

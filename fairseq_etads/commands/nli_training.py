@@ -37,6 +37,7 @@ from ..text.files import InputError, read_lines
 from ..text.tokenizer import TextTokenizer
 from ..vocabulary.dictionary import fingerprint
 from ..vocabulary.embedding import load_vectors
+from .runs import device_of
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
@@ -212,11 +213,6 @@ class Trainer:
             state: Dict[str, Tensor] = {key: value.to(parameter.device) for key, value in values.items()}
             self.optimizer.state[parameter] = {"step": stored[f"adam.{name}.step"], **state}
         return Progress(*stored["progress"].tolist())
-
-
-def device_of(name: Optional[str]) -> torch.device:
-    """The device that ``--device`` names; by default the GPU, if there is one."""
-    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:

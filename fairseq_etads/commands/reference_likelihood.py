@@ -14,6 +14,7 @@ from ..search.ensemble import output_vocabulary
 from ..task import SummarizationTask
 from ..text.checksums import sha256
 from ..text.files import InputError
+from .runs import device_of
 
 
 def score_subset(
@@ -40,7 +41,7 @@ def score_subset(
         found = read_likelihoods(path)
         if all(getattr(found, name) == value for name, value in identity.items()):
             return found, False
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = device_of(device)
     figures = _score(models[0].to(where).eval(), task, subset, max_tokens, where)
     found = Likelihoods(**identity, **figures)
     found.save(path)

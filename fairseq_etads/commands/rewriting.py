@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
@@ -21,6 +20,7 @@ from ..selection.texts import Text
 from ..text.files import InputError
 from ..text.words import SENTENCE_MARK
 from .label_making import need_marks
+from .runs import device_of
 from .words_to_text import detokenizer_of
 
 SENTENCES = 5
@@ -37,7 +37,7 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
         InputError: a checkpoint is of another kind of model or of other data, or documents have no sentences.
         FileNotFoundError: there is no such split.
     """
-    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = device_of(args.device)
     extractor, task = load_extractor(args, folder)
     extractor.to(device)
     abstractor = Abstractor(

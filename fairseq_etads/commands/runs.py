@@ -3,7 +3,7 @@
 import argparse
 import logging
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from ..text.files import InputError
 
@@ -29,3 +29,10 @@ def only_warnings() -> None:
     """Let fairseq and this project log no more than warnings."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def device_of(name: Optional[str]) -> Any:
+    """The torch device that ``--device`` names; by default the GPU, if there is one."""
+    import torch
+
+    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -18,6 +18,7 @@ from ..selection.scores import best_f1, bin_of, f1_at, no_counts, roc_area
 from ..selection.texts import Text
 from ..task import SummarizationTask
 from ..text.files import InputError
+from .runs import device_of
 
 
 def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
@@ -40,7 +41,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
             "with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
         )
     folder = Path(cfg.task.data.split(":")[0])
-    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = device_of(args.device)
     report: Dict[str, Any] = {}
     model = model.to(device).eval()
     for split in args.subset:

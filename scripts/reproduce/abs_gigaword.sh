@@ -64,14 +64,11 @@ for seed in $seeds; do
             weights=$RELEASED
             [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed")
             decoding+=(--extractive-weights "$weights")
-            mkdir -p "$run"
-            for name in checkpoints train.log finished.txt; do ln -sfn "../abs-$seed/$name" "$run/$name"; done
+            share_training "$run" "$model"
         fi
         summarise_and_score "$run" "$data" "${decoding[@]}" --exact-length 8
         if [ -n "$duc" ]; then
-            summarise_once "$run" "$run/duc.txt" --prepared "$duc/prepared" "${decoding[@]}" --exact-length 14
-            [ "$run/duc.json" -nt "$run/duc.txt" ] ||
-                etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
+            summarise_and_score_duc "$run" "$duc" "${decoding[@]}" --exact-length 14
         fi
     done
 done

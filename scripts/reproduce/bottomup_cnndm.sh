@@ -69,8 +69,7 @@ for seed in $seeds; do
         if [ "$row" = bottom-up ]; then
             train_tagger "$out/tagger-$seed" "$seed"
             selecting=(--selection "$out/tagger-$seed" --selection-threshold 0.15 --selection-factor 2)
-            mkdir -p "$run"
-            for name in checkpoints train.log finished.txt; do ln -sfn "../summariser-$seed/$name" "$run/$name"; done
+            share_training "$run" "$out/summariser-$seed"
         fi
         summarise_and_score "$run" "$data" "${DECODE[@]}" ${selecting[@]+"${selecting[@]}"}
     done

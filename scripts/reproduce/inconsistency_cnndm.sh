@@ -98,7 +98,7 @@ for seed in $seeds; do
             extract "$run/text" test --by selector --selection "$out/extractor-$seed" --threshold 0.5 --at-least 5 --sentences 30
             source=$run/prepared
             supervise etads-prepare "$run/text" "$source" --like "$prepared"
-            for name in checkpoints train.log finished.txt; do ln -sfn "../abstracter-$seed/$name" "$run/$name"; done
+            share_training "$run" "$out/abstracter-$seed"
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         else
             train_together "$run" "$seed"

@@ -86,8 +86,7 @@ for seed in $seeds; do
             train_by_rewards "$seed"
             [ "$row" != rerank ] || decoding=(--beam 5 --diversity 1 --rerank)
         fi
-        mkdir -p "$run"
-        for name in checkpoints train.log finished.txt; do ln -sfn "../$(basename "$extractor")/$name" "$run/$name"; done
+        share_training "$run" "$extractor"
         [ "$run/summaries.txt" -nt "$run/finished.txt" ] ||
             supervise etads-rewrite "$prepared" "$run/summaries.txt" --extractor "$extractor" \
                 --abstractor "$out/abstractor-$seed" "${decoding[@]}" ${on_cpu[@]+"${on_cpu[@]}"}

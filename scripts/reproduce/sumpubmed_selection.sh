@@ -83,8 +83,7 @@ for seed in $seeds; do
             bottom-up)
                 train_summariser "$summariser" "$seed"
                 train_tagger "$tagger" "$seed"
-                mkdir -p "$run"
-                for name in checkpoints train.log finished.txt; do ln -sfn "../${summariser##*/}/$name" "$run/$name"; done
+                share_training "$run" "$summariser"
                 summarise "$run" --selection "$tagger" --selection-threshold "$threshold" --selection-factor "$factor" ;;
         esac
         score_once "$run" "$data/text"
