@@ -8,6 +8,16 @@ need_prepared() {
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
+# begin_gigaword "ALL" SOURCE TARGET: check the options that the recipes for Gigaword share, data, duc and rows (some of ALL), and
+# say what vocabulary the data has; see say_vocabulary.
+begin_gigaword() {
+    need_prepared --data "$data" scripts/prepare_gigaword.sh
+    [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
+    need_choices --rows "$rows" "$1"
+    use_environment
+    say_vocabulary "$data/prepared" "$2" "$3"
+}
+
 # say_vocabulary PREPARED SOURCE TARGET: say how many words the data knows of documents and of summaries, and whether it was made
 # for as many as the paper has, SOURCE and TARGET.
 say_vocabulary() {
@@ -65,6 +75,41 @@ for name in names:
         cells = [f"{s[measure]:.2f} [{s[f'{measure}_interval'][0]:.2f}, {s[f'{measure}_interval'][1]:.2f}]" for s in scores.values()]
         rows.append(f"| `{name}` | {seed} | {' | '.join(cells)} |")
 print(f"| system | seed | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 2)}")
+print(*rows, report["signature"], sep="\n")
+PYTHON
+}
+
+# compare_with BASE DIR NAMES SEEDS REFERENCES: print a Markdown table of how much the summaries in DIR/NAME-SEED/summaries.txt are
+# better than those of BASE, with paired tests over documents, and over trainings if there are several seeds. NAMES and SEEDS are
+# lists of words; without BASE among NAMES nothing is compared. The reports are in DIR/compare/NAME.json.
+compare_with() {
+    local base=$1 dir=$2 references=$5 name seed own others
+    [[ " $3 " = *" $base "* && $3 != "$base" ]] || return 0
+    mkdir -p "$dir/compare"
+    for name in $3; do
+        [ "$name" != "$base" ] || continue
+        own=() others=()
+        for seed in $4; do
+            own+=("$dir/$name-$seed/summaries.txt") others+=("$dir/$base-$seed/summaries.txt")
+        done
+        etads-compare "$references" --a "${own[@]}" --b "${others[@]}" --quiet --json "$dir/compare/$name.json" > /dev/null
+    done
+    python - "$base" "$dir/compare" "$3" <<'PYTHON'
+import json, pathlib, sys
+base, folder, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3].split()
+rows = []
+for name in names:
+    if name == base:
+        continue
+    report = json.loads((folder / f"{name}.json").read_text())
+    scores = report["scores"]
+    cells = []
+    for score in scores.values():
+        low, high = score["interval"]
+        p = score.get("p_randomisation", score["p_bootstrap"])
+        cells.append(f"{score['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f}")
+    rows.append(f"| `{name}` | {' | '.join(cells)} |")
+print(f"\n| minus `{base}` | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 1)}")
 print(*rows, report["signature"], sep="\n")
 PYTHON
 }

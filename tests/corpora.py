@@ -112,7 +112,7 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
 def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
     """An index of packages that share nothing: eight, if no names are given."""
     stanzas = (
-        f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
+        f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool of Debian\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
         for number, topic in enumerate(names)
     )

@@ -35,12 +35,9 @@ RELEASED=1,4.849,1.213,-13.383,-0.529
 all="abs abs-plus"
 data="" duc="" tune="" tune_beam=500 out=$ROOT/runs/abs_gigaword rows=$all seeds="1"
 read_options "--data --duc --tune --tune-beam --out --rows --seeds --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_gigaword.sh
-[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
 [ -z "$tune" ] || need_prepared --tune "$tune" scripts/prepare_duc.sh
 need_integer --tune-beam "$tune_beam"
-need_choices --rows "$rows" "$all"
-use_environment
+begin_gigaword "$all" 119505 68885
 
 # tuned_weights RUN DIR: print the weights that are the best for RUN's model on DUC-2003; everything else is in DIR.
 tuned_weights() {
@@ -51,7 +48,6 @@ tuned_weights() {
     python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$2/mert.json"
 }
 
-say_vocabulary "$data/prepared" 119505 68885
 for seed in $seeds; do
     model=$out/abs-$seed
     train_once "$model" "$data/prepared" --arch abs --optimizer sgd --lr 0.1 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \

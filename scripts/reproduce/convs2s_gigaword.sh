@@ -27,12 +27,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="convs2s convs2s-pointer"
 data="" duc="" out=$ROOT/runs/convs2s_gigaword rows=$all seeds="1"
 read_options "--data --duc --out --rows --seeds --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_gigaword.sh
-[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
-need_choices --rows "$rows" "$all"
-use_environment
+begin_gigaword "$all" 29996 29996
 
-say_vocabulary "$data/prepared" 29996 29996
 for seed in $seeds; do
     for row in $rows; do
         run=$out/$row-$seed pointer=none decoding=(-- --replace-unknown)

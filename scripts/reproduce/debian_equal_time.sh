@@ -11,7 +11,7 @@
 #   --archs LIST   default: both
 #
 # A step of etads, with batches of 4,000 tokens instead of 50 pairs, takes 1.6 times as long as one of pg_coverage, on one
-# thread and on two. pg_coverage is as in debian_recurrent.sh; etads as in quickstart.sh, but for label smoothing and dropout,
+# thread and on two. pg_coverage is as in debian_headlines.sh; etads as in quickstart.sh, but for label smoothing and dropout,
 # which so few steps do not need. Each is decoded as its own script does it.
 # Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
 # documents and seeds.

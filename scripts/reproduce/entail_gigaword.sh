@@ -35,13 +35,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="mtl entail"
 data="" duc="" nli="" entail_model="" out=$ROOT/runs/entail_gigaword rows=$all seeds="1" every=100:10
 read_options "--data --duc --nli --entail-model --out --rows --seeds --cpu --every --" "$@"
-need_choices --rows "$rows" "$all"
-need_prepared --data "$data" scripts/prepare_gigaword.sh
-[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
 [ -z "$nli" ] || [ -d "$nli" ] || die "--nli $nli: no such folder"
 [ -z "$entail_model" ] || [ -f "$entail_model/config.json" ] ||
     die "--entail-model $entail_model: no entailment model in it; etads-nli train makes one"
-use_environment
+begin_gigaword "$all" 119505 68885
 
 # train_on_gigaword RUN SEED [options of fairseq-train]
 train_on_gigaword() {

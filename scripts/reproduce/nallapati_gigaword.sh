@@ -63,16 +63,8 @@ esac
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
     --max-epoch 15 --save-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
-summarise() {
-    local prepared=$1 output=$2
-    shift 2
-    summarise_once "$run" "$output" --prepared "$prepared" --beam 5 --max-len 30 ${device[@]+"${device[@]}"} \
-        -- ${decoding[@]+"${decoding[@]}"} "$@"
-}
-summarise "$data/prepared" "$run/summaries.txt"
+search=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- ${decoding[@]+"${decoding[@]}"})
+summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${search[@]}"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "$row=$run/summaries.txt" \
     --json "$run/analysis.json"
-if [ -n "$duc" ]; then
-    summarise "$duc/prepared" "$run/duc.txt" --exact-length 30
-    etads-rouge "$run/duc.txt" "$duc"/text/test.target* --duc75 --json "$run/duc.json"
-fi
+[ -z "$duc" ] || summarise_and_score_duc "$run" "$duc" "${search[@]}" --exact-length 30

@@ -28,12 +28,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 all="ras_lstm ras_elman"
 data="" duc="" out=$ROOT/runs/ras_gigaword rows=$all seeds="1"
 read_options "--data --duc --out --rows --seeds --cpu --" "$@"
-need_prepared --data "$data" scripts/prepare_gigaword.sh
-[ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
-need_choices --rows "$rows" "$all"
-use_environment
+begin_gigaword "$all" 119505 68885
 
-say_vocabulary "$data/prepared" 119505 68885
 for seed in $seeds; do
     for row in $rows; do
         run=$out/$row-$seed rate=0.5

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
 import bart
 import corpora
@@ -293,7 +293,7 @@ class Recipe:
     place: str = "--data"
     given: Tuple[str, ...] = ()
     more: Tuple[str, ...] = ()
-    more_of: Dict[str, Tuple[str, ...]] = field(default_factory=dict)
+    more_of: Dict[str, Sequence[str]] = field(default_factory=dict)
     duc: Callable[[str], bool] = lambda row: False
     summaries: str = "summaries.txt"
     scores: Tuple[str, ...] = ("rouge.json",)

@@ -9,6 +9,7 @@ import re
 import pytest
 from abs_checks import attention_based
 from entailment_checks import entailment
+from headline_checks import HEADLINES
 from recipe_checks import (
     aggregation,
     bart,
@@ -75,6 +76,7 @@ AGGREGATION = {
     **{f"e{e}d{d}": aggregation("none", encoder=e, decoder=d) for e, d in ((4, 3), (4, 2), (2, 4), (3, 4))},
 }
 GATED = {
+    "gru_seq2seq": on_duc(recurrent(words=(12, 4)), shortest=0),
     "transformer": encoder_sharing(False, False),
     "es_transformer": encoder_sharing(True, False),
     "gated_es_transformer": encoder_sharing(True, True),
@@ -97,7 +99,8 @@ RECIPES_AND_ROWS = [
     Recipe("aggregation_cnndm", cnndm, AGGREGATION, given=STEPPED, more=(*TRANSFORMER, *FASTER)),
     Recipe(
         "gated_gigaword", gigaword, GATED, given=("--cpu", "--epochs", "99"), duc=lambda row: True,
-        more=(*TRANSFORMER, "--max-update", str(STEPS)), scores=("rouge.json", "duc.json"),
+        more=tuple(RECURRENT[6:]), more_of={row: TRANSFORMER[:8] if "trans" in row else RECURRENT[:6] for row in GATED},
+        scores=("rouge.json", "duc.json"),
     ),
     Recipe(
         "abs_gigaword", gigaword, {"abs": attention_based(False), "abs-plus": attention_based(True)},
@@ -233,7 +236,7 @@ RECIPES_AND_ROWS = [
         option="--pointers", given=(*ON_DEBIAN, "--size", "12"), place="--text",
     ),
     Recipe(
-        "debian_recurrent", debian,
+        "debian_headlines", debian,
         {
             "gru_seq2seq": recurrent(),
             "words_lvt2k": recurrent(2000),
@@ -243,8 +246,10 @@ RECIPES_AND_ROWS = [
             "feats_lvt2k_ptr": recurrent(2000, factors=("tf", "idf"), pointer="switch"),
             "words_lvt2k_temp_att": recurrent(2000, temporal=True),
             "pg_coverage": recurrent(pointer="soft", coverage=True),
+            **HEADLINES,
         },
         option="--archs", given=(*ON_DEBIAN, "--size", "12"), place="--text", scores=("../analysis.json",),
+        steps={"entail": STEPS - STEPS * 4 // 5},
     ),
     Recipe(
         "debian_equal_time", debian,
@@ -321,7 +326,7 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
         assert "== training" not in printed and "already trained" in printed
         rows = set(re.findall(r"^\| `?([\w-]+?)`?(?:-1)? +\|", printed, re.MULTILINE))
         expected = {row} if one_at_a_time else set(recipe.rows)
-        assert rows - {"system", "pointer", "reference", "lead-3"} == expected, printed
+        assert rows - {"system", "pointer", "reference", "lead-3", "lead-8-words"} == expected, printed
 
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)

@@ -1,0 +1,144 @@
+"""Speed of every preset as in Tian et al. 2020, Table 2: hours for an epoch of Gigaword, and summaries a second.
+
+    python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
+    python benchmarks/bench_presets.py --table [--docs docs/systems.md]        the table of what was measured
+
+Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885 words, which
+Rush et al. and Nallapati et al. have for titles; each preset in its own sizes. An epoch has 3,803,957 pairs. A step is what
+fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, clipping, Adam and logging; a
+preset with the large-vocabulary trick has it in both columns. Summaries have exactly 8 words, by beam 5, 64 documents
+at a time. Weights are random: a step costs the same whatever it says. Of systems that learn in another way after it
+(pairs of entailment, rewards), this is training by likelihood.
+
+Times are the CPU seconds of this process on one thread, which neighbours disturb less than the clock; medians of steps in which
+the presets take turns. All presets are in memory together, some at a time (--together).
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from bench_focus_attention import machine
+from bench_training_step import batch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.trainer import Trainer
+
+from fairseq_etads.commands.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.text.words import SENTENCE_MARK
+
+PAIRS = 3_803_957
+BEGIN, END = "<!-- benchmarks/bench_presets.py --table -->\n\n", "\n\n<!-- end of the table -->"
+"""Stand around the table in docs/systems.md."""
+COMMAND = [
+    *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
+    *("--clip-norm", "2", "--cpu", "--max-update", "1000"),
+]
+
+
+class System:
+    """A preset with fairseq's Trainer, and the search."""
+
+    def __init__(self, arch, args):
+        dictionary = numbered_dictionary(args.vocabulary - 1)
+        dictionary.add_symbol(SENTENCE_MARK)
+        command = [*COMMAND, "--arch", arch]
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+        torch.manual_seed(1)
+        task = TASK_REGISTRY["summarization"](cfg.task, dictionary, dictionary)
+        task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
+        self.trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+        self.trainer.lr_step_begin_epoch(1)
+        self.model = self.trainer.get_model()
+        self.sample = batch(args.documents, args.article, args.title, args.vocabulary - 1)
+        if getattr(self.model, "factors", ()):
+            shape = (*self.sample["net_input"]["src_tokens"].shape, len(self.model.factors))
+            self.sample["net_input"]["factors"] = torch.full(shape, 5)
+        lengths = {"min_len": args.title, "max_len_b": args.title}
+        self.generator = SummaryGenerator([self.model], dictionary, args.beam, **lengths)
+
+    def train(self):
+        self.trainer.train_step([self.sample])
+
+    def summarise(self):
+        self.model.eval()
+        self.generator.generate([self.model], {"net_input": self.sample["net_input"]})
+
+
+def seconds(archs, args):
+    """Preset -> medians of the CPU seconds of a training step and of the search for a batch; they take turns."""
+    systems = {arch: System(arch, args) for arch in archs}
+    found = {arch: ([], []) for arch in archs}
+    for run in range(args.runs + 1):
+        for arch, system in systems.items():
+            for action, times in zip((system.train, system.summarise), found[arch]):
+                started = time.process_time()
+                action()
+                if run:  # the first makes the optimiser's states and the packed weights
+                    times.append(time.process_time() - started)
+    return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
+
+
+def measure(args):
+    """The report, in types that JSON has."""
+    rows = {}
+    for start in range(0, len(args.archs), args.together):
+        for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():
+            rows[arch] = {
+                "seconds of a step": round(step, 3),
+                "hours of an epoch": round(step * PAIRS / args.documents / 3600, 1),
+                "summaries a second": round(args.documents / search, 1),
+            }
+            print(f"{arch}: {rows[arch]}", flush=True)
+    return {
+        "machine": machine(),
+        "batch": f"{args.documents} articles of {args.article} words, titles of {args.title}, beam {args.beam}, float32",
+        "vocabulary": args.vocabulary,
+        "runs": args.runs,
+        "presets": rows,
+    }
+
+
+def table(report):
+    """Markdown, the fastest training first."""
+    lines = ["| preset | hours of an epoch | summaries a second |", "|---|---|---|"]
+    for arch, row in sorted(report["presets"].items(), key=lambda item: item[1]["hours of an epoch"]):
+        lines.append(f"| `{arch}` | {row['hours of an epoch']:,.1f} | {row['summaries a second']:.1f} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "presets.json")
+    parser.add_argument("--archs", type=lambda text: text.split(","), default=list(PRESETS), help="default: all presets")
+    parser.add_argument("--runs", type=int, default=3, help="counted steps and searches of each (default: %(default)s)")
+    parser.add_argument("--together", type=int, default=6, help="presets that take turns (default: %(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
+    parser.add_argument("--documents", type=int, default=64, help="of a batch (default: %(default)s)")
+    parser.add_argument("--article", type=int, default=31, help="words of an article (default: %(default)s)")
+    parser.add_argument("--title", type=int, default=8, help="words of a title (default: %(default)s)")
+    parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--table", action="store_true", help="print the table of --output, and measure nothing")
+    parser.add_argument("--docs", type=Path, help="with --table, also put it into this page")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if not args.table:
+        report = measure(args)
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        args.output.write_text(json.dumps(report, indent=2) + "\n")
+    made = table(json.loads(args.output.read_text()))
+    print(made)
+    if args.docs:
+        before, rest = args.docs.read_text(encoding="utf-8").split(BEGIN)
+        args.docs.write_text(before + BEGIN + made + END + rest.split(END, 1)[1], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What must be seen of the rows of debian_headlines.sh that have no check of their own; see recipe_checks.py."""
+
+import json
+
+from recipe_checks import debian_transformer
+
+
+def with_replacement(check):
+    """``check``, and: trained and decoded like the others, with unknown words replaced."""
+
+    def both(run):
+        check(run)
+        assert str(run.option("_name", "optimizer")) == "adam"
+        assert run.option("batch_size", "dataset") == 50 and run.decoding("beam") == "5"
+        assert not any("<unk>" in words for words in run.tokens()), "an unknown word was not replaced"
+
+    return both
+
+
+def ras(cell):
+    """Attention by a convolution over words and places, and the decoder's cell."""
+
+    def check(run):
+        assert "encoder.positions.weight" in run.parameters
+        assert str(run.option("rnn_cell")) == cell
+
+    return with_replacement(check)
+
+
+def attention_based(features):
+    """Seven words, none unknown; ``features``: with weights that were tuned."""
+
+    def check(run):
+        tokens = run.tokens()
+        assert sum(map(len, tokens)) + run.unprinted() == 7 * len(tokens), tokens
+        weights = ""
+        if features:
+            report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
+            weights = report["extractive_weights"]
+            assert weights.count(",") == 4
+        assert f"'extractive_weights': '{weights}'" in (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
+
+    return with_replacement(check)
+
+
+def entailment(run):
+    """A selective gate, pairs beside summaries, then their reward."""
+    assert "encoder.gate.state_proj.weight" in run.parameters
+    assert "auxiliary_accuracy" in (run.folder / "beside_entailment/train.log").read_text(encoding="utf-8")
+    assert all(0 < reward <= 1 for reward in run.figures("raml_reward"))
+
+
+def convolutional(run):
+    assert {int(key.split(".")[2]) for key in run.parameters if ".convolutions." in key} == {0, 1, 2}
+
+
+HEADLINES = {
+    "ras_lstm": ras("lstm"),
+    "ras_elman": ras("elman"),
+    "abs": attention_based(False),
+    "abs-plus": attention_based(True),
+    "entail": with_replacement(entailment),
+    "convs2s": with_replacement(convolutional),
+    "transformer": with_replacement(debian_transformer()),
+    "es_transformer": with_replacement(debian_transformer(shared=True)),
+    "gated_es_transformer": with_replacement(debian_transformer(shared=True, gate=True)),
+}
