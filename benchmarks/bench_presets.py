@@ -3,15 +3,15 @@
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
     python benchmarks/bench_presets.py --table [--docs docs/systems.md]        the table of what was measured
 
-Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885 words, which
-Rush et al. and Nallapati et al. have for titles; each preset in its own sizes. An epoch has 3,803,957 pairs. A step is what
-fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, clipping, Adam and logging; a
-preset with the large-vocabulary trick has it in both columns. Summaries have exactly 8 words, by beam 5, 64 documents
-at a time. Weights are random: a step costs the same whatever it says. Of systems that learn in another way after it
-(pairs of entailment, rewards), this is training by likelihood.
+Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
+words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes. An epoch has 3,803,957
+pairs. A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward,
+clipping, Adam and logging; the large-vocabulary trick works in both columns where a preset has it. Summaries have
+exactly 8 words, by beam 5, 64 documents at a time. Weights are random: a step costs the same whatever it says. Of
+systems that learn in another way after it (pairs of entailment, rewards), this is training by likelihood.
 
-Times are the CPU seconds of this process on one thread, which neighbours disturb less than the clock; medians of steps in which
-the presets take turns. All presets are in memory together, some at a time (--together).
+Times are the CPU seconds of this process on one thread, which neighbours disturb less than the clock; medians of
+steps in which some presets (--together) take turns.
 """
 
 import argparse
@@ -98,7 +98,8 @@ def measure(args):
             print(f"{arch}: {rows[arch]}", flush=True)
     return {
         "machine": machine(),
-        "batch": f"{args.documents} articles of {args.article} words, titles of {args.title}, beam {args.beam}, float32",
+        "batch": f"{args.documents} articles of {args.article} words, titles of {args.title}, float32",
+        "beam": args.beam,
         "vocabulary": args.vocabulary,
         "runs": args.runs,
         "presets": rows,
@@ -116,8 +117,8 @@ def table(report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "presets.json")
-    parser.add_argument("--archs", type=lambda text: text.split(","), default=list(PRESETS), help="default: all presets")
-    parser.add_argument("--runs", type=int, default=3, help="counted steps and searches of each (default: %(default)s)")
+    parser.add_argument("--archs", type=lambda text: text.split(","), default=list(PRESETS), help="default: all")
+    parser.add_argument("--runs", type=int, default=3, help="counted steps and searches (default: %(default)s)")
     parser.add_argument("--together", type=int, default=6, help="presets that take turns (default: %(default)s)")
     parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
     parser.add_argument("--documents", type=int, default=64, help="of a batch (default: %(default)s)")
