@@ -58,9 +58,9 @@ train_transformer() {
 train_entail() {
     local run=$1 seed=$2 first=$((steps > 4 ? steps * 4 / 5 : 1))
     local every=$((first > 12 ? first / 12 : 1))  # the paper's 100 of 1,200
-    train_nli "$text" "$out/nli" --device cpu
+    train_nli "$text" "$out/nli" --words moses --device cpu  # as etads-prepare cuts these data
     train_like_the_others "$run/beside_entailment" entail_s2s "$seed" "$first" "${ENTAIL[@]}" --auxiliary-task entailment \
-        --auxiliary-data "$out/nli/pairs" --auxiliary-every "$every:$(((every + 9) / 10))"
+        --auxiliary-data "$out/nli/pairs" --auxiliary-words moses --auxiliary-every "$every:$(((every + 9) / 10))"
     train_like_the_others "$run" entail_s2s "$seed" $((steps > first ? steps - first : 1)) "${ENTAIL[@]}" \
         --finetune-from-model "$run/beside_entailment/checkpoints/checkpoint_best.pt" --criterion summarization_raml \
         --raml-reward entail --raml-entailment-model "$out/nli/model" --raml-temperature 0.85 --raml-samples 5

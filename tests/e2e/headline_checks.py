@@ -44,9 +44,13 @@ def attention_based(features):
 
 
 def entailment(run):
-    """A selective gate, pairs beside summaries, then their reward."""
+    """A selective gate, pairs beside summaries, then their reward; all texts are cut into the same words."""
     assert "encoder.gate.state_proj.weight" in run.parameters
-    assert "auxiliary_accuracy" in (run.folder / "beside_entailment/train.log").read_text(encoding="utf-8")
+    log = (run.folder / "beside_entailment/train.log").read_text(encoding="utf-8")
+    words = json.loads((run.prepared / "prepare.json").read_text(encoding="utf-8"))["settings"].get("words", "moses")
+    judge = json.loads((run.folder.parent / "nli/model/config.json").read_text(encoding="utf-8"))
+    assert "auxiliary_accuracy" in log and f"'auxiliary_words': {words}," in log
+    assert judge["model"]["words"] == words
     assert all(0 < reward <= 1 for reward in run.figures("raml_reward"))
 
 
