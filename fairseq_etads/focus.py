@@ -8,18 +8,26 @@ Source: You et al. 2019, "Improving Abstractive Document Summarization with Sali
 section 3.2. docs/etads.md says how it is computed, and how exactly.
 """
 
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .kernels import flash_attention, flash_attention_backward, has_flash_attention
-
-SCOPE_FLOOR = 0.1
-"""Smallest scope sigma, in tokens. At the floor the next token already has a bias of -200, so the attention is one-hot
-and nothing is lost; without it equation 7 divides by zero once sigmoid underflows."""
+from .focus_columns import (
+    PADDING_SCORE,
+    SCOPE_FLOOR,
+    FlashFocus,
+    Focus,
+    document_parts,
+    gradient_columns,
+    padded_columns,
+    value_columns,
+    with_columns,
+    with_padding_column,
+)
+from .kernels import has_flash_attention
 
 EXACT_COLUMNS = {("cpu", None)}
 """Processors, as device type and CUDA capability, whose fused attention is known to add float32 columns exactly.
@@ -31,11 +39,6 @@ LONGEST_BIAS = 512
 """Longest document, in tokens with padding, whose focal bias is built at once (form "bias"), and kept for training."""
 BIAS_ELEMENTS = 2**24
 """Most elements of the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
-LARGEST_PART = 1024
-"""Most tokens that share an origin of the columns: so far away, multiples of x^2 still have a few bits to spare."""
-
-_GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
-PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
 
 
 def document_positions(
@@ -52,26 +55,6 @@ def document_positions(
         return positions, positions.new_full((batch,), float(length))
     real = (~key_padding_mask).float()
     return (real.cumsum(1) - 1).clamp(min=0) * real, real.sum(1).clamp(min=1)
-
-
-class _Focus(NamedTuple):
-    """mu, sigma and factors of the bias, (B, H, T) each; no strength: 1."""
-
-    center: Tensor
-    scope: Tensor
-    strength: Optional[Tensor]
-
-    @property
-    def needs_gradient(self) -> bool:
-        return any(x is not None and x.requires_grad for x in self)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "_Focus":
-        return _Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
-
-    def split(self, rows: int) -> "List[_Focus]":
-        """The focus of so many queries at a time."""
-        starts = range(0, self.center.shape[2], rows)
-        return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optional[Tensor] = None) -> Tensor:
@@ -93,176 +76,31 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
     return bias if strength is None else bias * strength.unsqueeze(-1)
 
 
-def _bias_coefficients(focus: _Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """-(P - mu)^2 * 2 / sigma^2 (times the strength) as a polynomial in x = P - origin: coefficients of x^2, x and 1.
-
-    ``origin`` broadcasts against the others; each result has the broadcast shape.
-    """
-    steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
-    if focus.strength is not None:
-        steepness = steepness * focus.strength
-    offset = origin - focus.center
-    return -steepness, -2.0 * steepness * offset, -steepness * offset**2
-
-
-def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Divide documents evenly into blocks, ``per_part`` of them for each ``LARGEST_PART`` tokens of their length.
-
-    positions (B, S), lengths (B,) -> width (B, 1) of each document's blocks; first positions (B, N) of the blocks, N of
-    the longest document; number of each token's block (B, S).
-    """
-    count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
-    width = (lengths[:, None] / count).ceil()
-    most = per_part * -(-positions.shape[1] // LARGEST_PART)
-    block = torch.minimum((positions / width).floor(), count - 1).long()
-    return width, torch.arange(most, device=positions.device) * width, block
-
-
-def _value_columns(focus: _Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns whose dot product is the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
-
-    Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
-    coefficient is split into a multiple of a unit and a remainder. The unit is such that the multiples' products with
-    the (integer) powers of x, and their partial sums, fit 24 bits: they are added without rounding. Long documents are
-    divided into N blocks of at most ``LARGEST_PART`` tokens, each with an origin and columns of its own.
-    """
-    width, first, block = _blocks(positions, lengths, 1)
-    origins = first + ((width - 1) / 2).floor()  # (B, N)
-    x = positions - origins.gather(1, block)  # (B, S)
-    with torch.no_grad():
-        focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
-        square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
-        reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
-        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # not 0 even at strength 0
-        unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
-        coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
-        exact = torch.round(coefficients / unit) * unit
-        queries = torch.cat([exact.flatten(3), (coefficients - exact).flatten(3)], dim=-1)
-    powers = torch.stack([x * x, x, torch.ones_like(x)], dim=-1)  # (B, S, 3)
-    member = F.one_hot(block, origins.shape[1]).to(powers.dtype)  # (B, S, N)
-    keys = (member.unsqueeze(-1) * powers.unsqueeze(2)).flatten(2)  # (B, S, 3 N)
-    return queries, torch.cat([keys, keys], dim=-1)
-
-
-def _gradient_columns(focus: _Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Columns that add exactly 0 to the scores and carry the gradient to center, scope and strength.
-
-    Queries (B, H, T, 1 + 2 N), keys (B, S, 1 + 2 N). The gradient is a difference of moments of the positions, which
-    cancel badly far from the origin; so each quarter of ``LARGEST_PART`` tokens (or of a shorter document) has its own.
-    """
-    width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
-    origins = first + (width / 2).floor()  # (B, N)
-    member = F.one_hot(block, origins.shape[1]).to(positions.dtype)  # (B, S, N)
-    x = positions - origins.gather(1, block)
-
-    square, slope, level = _bias_coefficients(focus.map(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
-    queries = torch.cat([square, slope, level], dim=-1)
-    keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
-    return queries - queries.detach(), keys
-
-
-def _padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
-    """Columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that with ``width`` more C is a multiple of 8.
-
-    Fused kernels want that of a head's width, and C itself may as well be one. The keys' are expanded to (B, H, S, C).
-    """
-    extra = -(-queries.size(-1) // 8) * 8
-    extra += -(width + extra) % 8
-    queries = F.pad(queries, (0, extra - queries.size(-1)))
-    keys = F.pad(keys, (0, extra - keys.size(-1)))
-    return queries, keys[:, None].expand(-1, queries.shape[1], -1, -1)
-
-
-def _with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """q, k and v (B, H, S, D) with padded columns before them, to be multiplied without a scale.
-
-    The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is scaled here
-    and not by the kernel, because scaling the columns would round what was made exact. v has zeros behind it, because
-    the kernels want one head width.
-    """
-    scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
-    return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
-
-
-class _FlashFocus(torch.autograd.Function):
-    """softmax(q k^T + columns) v by torch's fused kernel for CPUs, which keeps q, k, v, the columns and the output.
-
-    Inputs: q, k, v (B, H, S, D); value columns of queries (B, H, S, C) and keys (B, S, C); gradient columns of queries
-    (B, H, S, G) and keys (B, S, G). What autograd would keep are the widened copies of q, k, v and the output, too.
-    Gradient columns take part in the backward pass alone, since they add 0. Documents are computed with in groups, so
-    that the copies are small.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
-        q, k, v, queries, keys, _, gradient_keys = inputs
-        batch, heads, length, width = q.shape
-        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # laid out as the next layer reads it
-        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # as the kernel lays it out
-        for rows in _groups(q):
-            columns = _padded_columns(queries[rows], keys[rows], width)
-            widened, normaliser[rows] = flash_attention(*_with_columns(q[rows], k[rows], v[rows], *columns))
-            out[rows] = widened[..., :width]
-        ctx.save_for_backward(q, k, v, queries, keys, gradient_keys, out, normaliser)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
-        q, k, v, queries, keys, gradient_keys, out, normaliser = ctx.saved_tensors
-        width, values, count = q.shape[3], queries.shape[3], gradient_keys.shape[2]
-        of_q, of_k, of_v = (torch.empty_like(x) for x in (q, k, v))
-        of_columns = queries.new_empty(*queries.shape[:3], count)
-        for rows in _groups(q):
-            wide_keys = torch.cat([keys[rows], gradient_keys[rows]], dim=-1)
-            columns = _padded_columns(F.pad(queries[rows], (0, count)), wide_keys, width)
-            extra = columns[0].size(-1)
-            wide = _with_columns(q[rows], k[rows], v[rows], *columns)
-            outs = (F.pad(x[rows], (0, extra)) for x in (gradients[0], out))
-            wide_q, wide_k, wide_v = flash_attention_backward(next(outs), *wide, next(outs), normaliser[rows])
-            torch.mul(wide_q[..., extra:], width**-0.5, out=of_q[rows])
-            of_k[rows], of_v[rows] = wide_k[..., extra:], wide_v[..., :width]
-            of_columns[rows] = wide_q[..., values : values + count]
-        return of_q, of_k, of_v, None, None, of_columns, None
-
-
-GROUP_ELEMENTS = 2**20
-"""Most numbers in the queries of the documents that :class:`_FlashFocus` computes with at a time."""
-
-
-def _groups(q: Tensor) -> "List[slice]":
-    """Slices of the documents."""
-    size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
-    return [slice(start, start + size) for start in range(0, len(q), size)]
-
-
 def _focus_by_columns(
-    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
-    queries, keys = _value_columns(focus, positions, lengths)
-    queries, keys = queries.to(q.dtype), keys.to(q.dtype)
+    if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
+        parts = document_parts(focus, positions, padding, q.dtype)
+        result: Tensor = FlashFocus.apply(q, k, v, *(field for part in parts for field in part))
+        return result
+    queries, keys = (x.to(q.dtype) for x in value_columns(focus, positions, lengths))
     if padding is not None:
-        keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
-        keys = torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
-        queries = F.pad(queries, (0, 1), value=1.0)
+        queries, keys = with_padding_column(queries, keys, padding)
     if torch.is_grad_enabled() and focus.needs_gradient:
-        gradient_queries, gradient_keys = _gradient_columns(focus, positions, lengths)
-        gradient_queries, gradient_keys = gradient_queries.to(q.dtype), gradient_keys.to(q.dtype)
+        gradient_queries, gradient_keys = (x.to(q.dtype) for x in gradient_columns(focus, positions, lengths))
         if padding is not None:
             gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
-        if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
-            result: Tensor = _FlashFocus.apply(q, k, v, queries, keys, gradient_queries, gradient_keys)
-            return result
         queries = torch.cat([queries, gradient_queries], dim=-1)
         keys = torch.cat([keys, gradient_keys], dim=-1)
-    wide = _with_columns(q, k, v, *_padded_columns(queries, keys, width))
+    wide = with_columns(q, k, v, *padded_columns(queries, keys, width))
     return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., :width]
 
 
 def _focus_by_bias(
-    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "bias" of :func:`focus_attention`; q and focus may be those of some of the queries."""
     batch, _, length, _ = k.shape
@@ -274,7 +112,7 @@ def _focus_by_bias(
 
 
 def _focus_by_blocks(
-    q: Tensor, k: Tensor, v: Tensor, focus: _Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """The form "blocks" of :func:`focus_attention`."""
     rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
@@ -364,6 +202,6 @@ def focus_attention(
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]
     with torch.autocast(q.device.type, enabled=False):
         factors = None if strength is None else strength[None, :, None].expand_as(center)
-        focus = _Focus(center, scope, factors).map(lambda x: x.to(work))
+        focus = Focus(center, scope, factors).map(lambda x: x.to(work))
         out = compute(q.to(work), k.to(work), v.to(work), focus, key_padding_mask, dropout_p)
     return out.to(q.dtype)

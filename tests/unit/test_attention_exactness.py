@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads import focus
+from fairseq_etads import focus_columns
 from fairseq_etads.attention import hierarchical_attention
 from fairseq_etads.focus import document_positions, focal_bias, focus_attention
 
@@ -39,6 +39,31 @@ def test_gradients_of_center_and_scope_in_long_documents(scope, error):
         assert (got.double() - want).abs().max() <= error * want.abs().max()
 
 
+@pytest.mark.parametrize("side", ["none", "left", "right"])
+@pytest.mark.parametrize("strength", [False, True])
+def test_long_documents_are_computed_in_parts(monkeypatch, side, strength):
+    """Of five tokens at most; the last of three documents has words in one part alone. Outputs and all gradients."""
+    monkeypatch.setattr(focus_columns, "LARGEST_PART", 5)
+    lengths = torch.tensor([17, 12, 3])
+    real = torch.arange(17) < lengths[:, None]
+    real = {"none": torch.ones_like(real), "left": real.flip(1), "right": real}[side]
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(3, 2, 17, 4, generator=generator, dtype=torch.float64) for _ in range(3)]
+    inputs += [torch.rand(3, 2, 17, generator=generator, dtype=torch.float64) * size for size in (17, 6)]
+    inputs += [torch.rand(2, generator=generator, dtype=torch.float64)] * strength
+    weight = torch.randn(3, 2, 17, 4, generator=generator) * real[:, None, :, None]
+    results, calls, kernel = [], [], focus_columns.flash_attention
+    monkeypatch.setattr(focus_columns, "flash_attention", lambda *a: calls.append(a[1].shape[2]) or kernel(*a))
+    for form in ("bias", "columns"):
+        given = [x.clone().requires_grad_() for x in inputs]
+        mask = None if side == "none" else ~real
+        out = focus_attention(*given[:5], mask, 0.0, form, *given[5:])
+        results.append([out * real[:, None, :, None], *torch.autograd.grad((out * weight).sum(), given)])
+    assert calls == [5, 5, 5, 2]
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("which", [3, 4])
 def test_center_and_scope_get_gradient_without_each_other(which):
     inputs = random_inputs(9, 2.0)
@@ -55,8 +80,8 @@ def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkey
     seen, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: seen.append([*a]) or kernel(*a, **k))
     for name in ("flash_attention", "flash_attention_backward"):
-        plain = getattr(focus, name)
-        monkeypatch.setattr(focus, name, lambda *a, plain=plain: seen.append(a) or plain(*a))
+        plain = getattr(focus_columns, name)
+        monkeypatch.setattr(focus_columns, name, lambda *a, plain=plain: seen.append(a) or plain(*a))
     inputs = random_inputs(5, 2.0, width)
     inputs[3].requires_grad_(gradient)
     out = focus_attention(*inputs, torch.tensor([[False] * 4 + [padded]]) if padded else None)

@@ -13,6 +13,7 @@ import fairseq_etads
 PACKAGE = Path(fairseq_etads.__file__).parent
 LEVELS = [
     {"deferred", "kernels"},
+    {"focus_columns"},
     {"compat", "distributed", "focus", "text", "vocabulary"},
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},

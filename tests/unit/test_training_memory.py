@@ -7,7 +7,7 @@ from fairseq.modules import FairseqDropout
 from helpers import make_model, make_task
 from test_criterions import criterion, make_sample
 
-from fairseq_etads import attention, focus, kernels
+from fairseq_etads import attention, focus, focus_columns, kernels
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.layers import dropout as dropouts
 from fairseq_etads.layers import linear, word_likelihood
@@ -19,7 +19,7 @@ def use(monkeypatch, plain):
     """Compute everything the plain way, or everything in chunks that are as small as they can be."""
     monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
     monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
-    monkeypatch.setattr(focus, "GROUP_ELEMENTS", 1)
+    monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
     monkeypatch.setattr(word_likelihood, "CHUNK_ELEMENTS", 1)
     monkeypatch.setattr(word_likelihood, "NARROWEST_CHUNK", 7)
     monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
