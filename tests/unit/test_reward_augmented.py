@@ -65,6 +65,14 @@ def test_what_is_drawn_is_another_word_at_e_places():
     assert max(abs(count / total - 1 / 38) for count in drawn.values()) < 5 * (1 / 38 / total) ** 0.5
 
 
+def test_unknown_words_count_as_words_where_no_sentence_is_marked():
+    ours = raml(raml_temperature=3.0, raml_samples=500)
+    assert ours.dictionary.index("<q>") == ours.dictionary.unk()
+    torch.manual_seed(shifted(1))
+    distances, _, edited = ours.draw(torch.tensor([[3, 3, 5, EOS]]))
+    assert distances.max() == 3 and (edited[0] != torch.tensor([3, 3, 5, EOS])).any(0).tolist() == [True] * 3 + [False]
+
+
 def edits_of(rows, target):
     """Edits by hand: for each pair a list of samples, each a dictionary place -> word."""
     edited = target[:, None].repeat(1, len(rows[0]), 1)
