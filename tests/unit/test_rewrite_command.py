@@ -74,6 +74,12 @@ def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
     assert found == expected(work, "ml.pt", 1, most=1) and not any("<q>" in line for line in found)
 
 
+def test_candidates_have_the_sum_of_log_probabilities_which_reranking_divides(work):
+    args = [str(work / "checkpoints" / "checkpoint_best.pt"), str(work / "prepared" / "bin"), "", torch.device("cpu")]
+    hypothesis = {"tokens": torch.tensor([5, 6, 2]), "positional_scores": -torch.ones(3), "score": torch.tensor(-1.0)}
+    assert rewriting._candidate(Abstractor(*args), hypothesis) == Candidate((5, 6), -3.0)
+
+
 def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):
     def stop_at_once(self, tokens, most=None):
         return torch.full((len(tokens), 1), self.read(tokens).states.shape[1])
