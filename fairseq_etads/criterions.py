@@ -102,7 +102,9 @@ class SummarizationNLL(FairseqCriterion):
         self.selection_weight = selection_loss
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
-        self.no_words = [task.target_dictionary.index(SENTENCE_MARK), task.target_dictionary.eos(), self.padding_idx]
+        mark = task.target_dictionary.index(SENTENCE_MARK)
+        # a dictionary without sentence marks answers with the unknown word, which is a word
+        self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
 

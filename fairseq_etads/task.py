@@ -62,6 +62,7 @@ class SummarizationTask(
         self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
         self.no_end_if_cut = bool(cfg.no_end_if_cut)
         self._trained: Optional[Dict[str, Any]] = None
+        self._training_batches: Any = None
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
@@ -132,7 +133,7 @@ class SummarizationTask(
 
     def __getstate__(self) -> Dict[str, Any]:
         """What is pickled or copied: all but iterators over data, which cannot be and are made again when needed."""
-        return {**vars(self), "dataset_to_epoch_iter": {}}
+        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None}
 
     @property
     def is_loading(self) -> bool:
@@ -147,16 +148,23 @@ class SummarizationTask(
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
         if anew or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
-            return super().get_batch_iterator(dataset, *args, **kwargs)
-        iterator = super().get_batch_iterator(dataset, *args, **{**kwargs, "epoch": 1})
-        iterator.epoch = max(epoch, 1)
-        dataset.set_epoch(epoch)
+            iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        else:
+            iterator = super().get_batch_iterator(dataset, *args, **{**kwargs, "epoch": 1})
+            iterator.epoch = max(epoch, 1)
+            dataset.set_epoch(epoch)
+        if dataset is self.datasets.get(self.cfg.train_subset):
+            self._training_batches = iterator
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Called by fairseq before each epoch of training; lets a model scale its word vectors that have grown long."""
+        """Let a model scale its word vectors that have grown long, before each epoch of training.
+
+        fairseq also calls this when training goes on in the middle of an epoch, whose beginning has been.
+        """
         super().begin_epoch(epoch, model)
-        if hasattr(model, "scale_long_rows"):
+        begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
+        if hasattr(model, "scale_long_rows") and not begun:
             model.scale_long_rows()
 
     def train_step(

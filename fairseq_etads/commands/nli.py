@@ -1,6 +1,7 @@
 """The command ``etads-nli``: entailment models, for the reward ``entail`` and for training on entailment."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any, List, Optional
@@ -89,7 +90,7 @@ def _train(args: argparse.Namespace) -> None:
     check_positive(epochs=args.epochs, patience=args.patience)
     if not 0 <= args.dropout < 1:
         raise InputError(f"--dropout {args.dropout}: choose a probability, at least 0 and below 1")
-    if not args.lr > 0:
+    if not 0 < args.lr < math.inf:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")

@@ -25,6 +25,7 @@ from ..data.weights_file import read_weights
 from ..layers.decomposable import DecomposableAttention
 from ..models.nli import (
     CONFIG,
+    WEIGHTS,
     EntailmentScorer,
     NliConfig,
     collate,
@@ -232,9 +233,10 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": __version__}
-    if (out / STATE).is_file() and read_config(out)["dictionary"] != fingerprint(dictionary):
+    goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))  # else the best epoch's model is gone
+    if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")
-    progress = trainer.load(out / STATE) if (out / STATE).is_file() else Progress()
+    progress = trainer.load(out / STATE) if goes_on else Progress()
     known = len(dictionary) - dictionary.nspecial
     print(f"{len(pairs.labels):,} pairs to learn from, {counts[SKIPPED]:,} {SKIPPED}; {known:,} words known")
     total = len(valid.labels)

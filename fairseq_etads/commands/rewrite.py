@@ -1,6 +1,7 @@
 """The command ``etads-rewrite``: summaries of sentences that an extractor takes and an abstractor rewrites."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -72,8 +73,10 @@ def _rewrite(args: argparse.Namespace) -> None:
         beam=args.beam, max_len=args.max_len, sentences=args.sentences, truncate_source=args.truncate_source,
         batch_size=args.batch_size,
     )  # fmt: skip
-    if not args.diversity >= 0:
-        raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more")
+    if not 0 <= args.diversity < math.inf:
+        raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more, a finite number")
+    if args.output.is_dir():
+        raise InputError(f"OUTPUT {args.output}: it is a folder; name a file")
     if args.rerank and args.beam == 1:
         raise InputError("--rerank: has no effect with --beam 1, which leaves nothing to choose from")
     folder = binarised(args.data)

@@ -48,7 +48,7 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
     subwords = detect_subwords(task.src_dict)
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
-    output = _Output(args.output, _made_by(args))
+    output = _Output(args.output, _made_by(args, folder))
     with tqdm(total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents",
               disable=None) as bar:  # fmt: skip
         for start in range(output.done, len(documents), args.batch_size):
@@ -102,12 +102,12 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
     return Candidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
 
 
-def _made_by(args: argparse.Namespace) -> Dict[str, Any]:
-    """What the summaries depend on: options, and size and time of change of the checkpoints."""
+def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+    """What the summaries depend on: options, and sizes and times of change of the checkpoints and of the data."""
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
-    for option in ("extractor", "abstractor"):
-        stat = getattr(args, option).stat()
-        made_by[f"{option}_file"] = [stat.st_size, stat.st_mtime_ns]
+    files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
+    stats = {str(path): path.stat() for path in files}
+    made_by["files"] = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
     return made_by
 
 

@@ -32,7 +32,7 @@ def only_warnings() -> None:
 
 
 def device_of(name: Optional[str]) -> Any:
-    """The torch device that ``--device`` names; by default the GPU, if there is one."""
-    import torch
+    """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if there is no such."""
+    from ..summarizer.summarizer import device_of as checked  # late: it imports torch
 
-    return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return checked(name)

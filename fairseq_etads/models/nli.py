@@ -25,7 +25,9 @@ CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
 """Raised when folders change so that older versions of this package would misread them."""
-ADVICE = "Make it again with etads-nli train"
+ADVICE = "Make it again with etads-nli train, in a new folder"
+LARGEST = 1 << 20
+"""Of the widths that config.json may name."""
 AT_ONCE = 256
 """Pairs that are scored at a time."""
 
@@ -94,9 +96,10 @@ class EntailmentScorer:
             raise InputError(f"{error}. {ADVICE}") from None
         if fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} has other words than those of {CONFIG}. {ADVICE}")
-        with torch.random.fork_rng(devices=[]):  # building a model draws first weights
+        with torch.device("meta"):  # without memory and random numbers for first weights
             model = config.make_model(dictionary)
-        model.load_state_dict(read_weights(folder / WEIGHTS, {}, model.state_dict(), ADVICE))
+        weights = read_weights(folder / WEIGHTS, {}, model.state_dict(), ADVICE)
+        model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 
     def to(self, device: torch.device) -> "EntailmentScorer":
@@ -156,7 +159,7 @@ def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -
 
 
 def read_config(folder: Path) -> Dict[str, Any]:
-    """All that config.json says.
+    """All that config.json says; "training" and "dictionary" are there.
 
     Raises:
         InputError: the folder holds no entailment model, or its config.json is damaged or of a later version.
@@ -175,6 +178,8 @@ def read_config(folder: Path) -> Dict[str, Any]:
             f"{path}: of schema {content.get('schema_version')}, and this version of fairseq-etads reads "
             f"{SCHEMA_VERSION}: update with pip install --upgrade fairseq-etads"
         )
+    if not isinstance(content.get("training"), dict) or not isinstance(content.get("dictionary"), str):
+        raise InputError(f'{path} is damaged: it lacks "training" or "dictionary". {ADVICE}')
     return content
 
 
@@ -185,6 +190,7 @@ def _checked_config(folder: Path) -> Any:
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]
     right = isinstance(given, dict) and given.keys() == dict(kinds).keys()
     right = right and all(type(given[name]) is kind for name, kind in kinds)
-    if not (right and given["words"] in WORD_KINDS and min(given["embed_dim"], given["width"]) >= 1):
+    right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
+    if not (right and given["words"] in WORD_KINDS):
         raise InputError(f'{folder / CONFIG} is damaged: "model" is not what etads-nli writes. {ADVICE}')
     return NliConfig(**given), content.get("dictionary")

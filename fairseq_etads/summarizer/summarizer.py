@@ -57,7 +57,7 @@ class Summarizer:
     def __init__(self, folder: Path, device: Optional[str] = None):
         loaded = load_folder(folder)
         self.folder, self.config = folder, loaded.config
-        self.device = _device(device)
+        self.device = device_of(device)
         self._model = loaded.model.to(self.device)
         if getattr(self._model, "factors", ()):
             raise InputError(
@@ -370,8 +370,8 @@ def _failed(error: Exception, truncation: Truncation) -> Summary:
     return Summary("", 0.0, (), (), truncation, problem)
 
 
-def _device(name: Optional[str]) -> torch.device:
-    """The device of that name; InputError if there is none."""
+def device_of(name: Optional[str]) -> torch.device:
+    """The device of that name, by default the GPU if there is one; InputError if there is no such device."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)

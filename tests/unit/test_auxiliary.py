@@ -108,6 +108,18 @@ def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
+    """What has been left by another update is not added, and each update is clipped as --clip-norm says."""
+    task, model, optimizer = build(folder)
+    clip, norms = optimizer.clip_grad_norm, []
+    monkeypatch.setattr(optimizer, "clip_grad_norm", lambda most: norms.append((most, float(clip(most)))))
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 1e6)
+    task._auxiliary_update(optimizer, model, task._pairs.batch(0))
+    ((most, norm),) = norms
+    assert most == AUXILIARY["clip_norm"] and 0 < norm < 1e3
+
+
 def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
     task, model, optimizer = build(folder)
     asked = []

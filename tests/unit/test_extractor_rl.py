@@ -138,6 +138,17 @@ def test_rewards_teach_when_to_stop(copying):
     assert logs["rouge1"] / size == pytest.approx(1 - loss.item() / size)
 
 
+def test_the_loss_is_divided_by_steps_and_in_validation_sentences_are_taken_greedily(copying, monkeypatch):
+    task, model = build(3, learn_to_stop=True)
+    ours, sample = make_criterion(task), make_sample(random.Random(6))
+    extract, asked = model.extract, []
+    monkeypatch.setattr(model, "extract", lambda *args, sample: asked.append(sample) or extract(*args, sample=sample))
+    loss, size, logs = ours(model.train(), sample)
+    assert size == logs["sample_size"] == logs["steps"] > 16 == ours(model.eval(), sample)[1]
+    torch.testing.assert_close(loss.detach(), logs["policy_loss"] + logs["critic_loss"])
+    assert asked == [True, False]
+
+
 def test_figures_are_means(copying):
     task, model = build(3, learn_to_stop=True)
     ours, sample = make_criterion(task), make_sample(random.Random(6))
@@ -198,6 +209,25 @@ def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
     assert all(len(hypotheses) == 4 for hypotheses in beams)
     assert [float(h["score"]) for h in beams[1]] == sorted((float(h["score"]) for h in beams[1]), reverse=True)
     assert [greedy.words(h) for h in beams[0]] != [greedy.words(h) for h in beams[1]], "diversity acts"
+
+
+def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_run):
+    """By a model that would write the sentence mark or, where it cannot, the same two words again and again."""
+    folder, _ = abstractor_run
+    files = str(folder / "checkpoints" / "checkpoint_best.pt"), str(folder / "prepared" / "bin"), "--abstractor"
+    found = {}
+    for beam in (1, 3):
+        abstractor = Abstractor(*files, torch.device("cpu"), beam, longest=9)
+        with torch.no_grad():
+            abstractor.model.decoder.pointer.gate.bias.fill_(50)  # nothing is copied
+            bias = abstractor.model.decoder.output_projection.bias
+            bias[MARK], bias[5], bias[6] = 90.0, 60.0, 60.0
+        found[beam] = [abstractor.words(hypothesis) for hypothesis in abstractor.rewrite([torch.tensor([7, 8])])[0]]
+    assert all(MARK not in words for beam in found.values() for words in beam)
+    assert len({*found[1][0]}) <= 2 and len(found[1][0]) == 9, "greedily it repeats"
+    for words in found[3]:
+        trigrams = [*zip(words, words[1:], words[2:])]
+        assert len(trigrams) > 1 and len({*trigrams}) == len(trigrams), words
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,13 @@ def test_a_folder_gives_the_same_scores(scorer, tmp_path):
             lambda text: text.replace('"width": 6', '"width": "6"'),
             '"model" is not what etads-nli writes',
         ),
+        ("config.json", lambda text: text.replace('"width": 6', f'"width": {10**15}'), '"model" is not what etads-nli'),
+        (
+            "config.json",
+            lambda text: text.replace('"width": 6', '"width": 1000000'),  # more memory than there is
+            "they do not belong together",
+        ),
+        ("config.json", lambda text: text.replace('"training": {}', '"training": 5'), 'it lacks "training" or'),
         ("dict.txt", lambda text: text.replace("w3", "w33"), "has other words than those of config.json"),
         ("dict.txt", lambda text: text.replace("w3 1", "w3"), "line 4: not a dictionary"),
         ("model.safetensors", lambda text: "", "is damaged, or not in the format safetensors"),

@@ -96,6 +96,17 @@ def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, ca
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
 
 
+def test_a_model_that_is_gone_is_made_again(pairs, tmp_path, capsys):
+    options = (*TINY, "--epochs", "1")
+    assert train(tmp_path / "model", pairs, *options) == 0
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    capsys.readouterr()
+    assert train(tmp_path / "model", pairs, *options) == 0 and "epoch 1: loss" in capsys.readouterr().out
+    again = load_file(tmp_path / "model" / "model.safetensors")
+    assert all((weights[name] == again[name]).all() for name in weights)
+
+
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
     monkeypatch.setattr(nli_training, "_right", lambda *_: next(rights))

@@ -10,6 +10,7 @@ from folders import make_folder
 from helpers import EOS, PAD, make_batch
 from language_models import DOCUMENTS, KINDS, SIZES, V, abs_model, abs_task, inputs, log_probs, sample_of
 from shortlists import make_shortlist
+from test_task import make_dataset
 
 from fairseq_etads import Summarizer
 from fairseq_etads.criterions import SummarizationNLL
@@ -128,6 +129,19 @@ def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
     assert torch.equal(plain.encoder.embed_tokens.weight, before[0])
     with pytest.raises(ValueError, match="--max-row-norm 1 does not go with --fp16 or --bf16"):
         task.begin_epoch(1, abs_model(task=task).half())
+
+
+def test_rows_are_not_scaled_in_the_middle_of_an_epoch_where_training_goes_on():
+    task = abs_task()
+    task.datasets["train"] = dataset = make_dataset([[5, 6]] * 6, [[7]] * 6)
+    for done, is_scaled in ((0, True), (2, False)):
+        model = abs_model(task=task)
+        before = model.encoder.embed_tokens.weight.clone()
+        iterator = task.get_batch_iterator(dataset, max_sentences=2, seed=1, epoch=2)
+        iterator.load_state_dict({"epoch": 2, "iterations_in_epoch": done})
+        iterator.next_epoch_itr()
+        task.begin_epoch(2, model)
+        assert torch.equal(model.encoder.embed_tokens.weight, before) != is_scaled
 
 
 def test_words_of_the_copy_tail_are_read_as_the_unknown_word_and_copied_by_a_pointer():

@@ -65,6 +65,14 @@ def test_what_is_drawn_is_another_word_at_e_places():
     assert max(abs(count / total - 1 / 38) for count in drawn.values()) < 5 * (1 / 38 / total) ** 0.5
 
 
+def test_unknown_words_count_as_words_where_no_sentence_is_marked():
+    ours = raml(raml_temperature=3.0, raml_samples=500)
+    assert ours.dictionary.index("<q>") == ours.dictionary.unk()
+    torch.manual_seed(shifted(1))
+    distances, _, edited = ours.draw(torch.tensor([[3, 3, 5, EOS]]))
+    assert distances.max() == 3 and (edited[0] != torch.tensor([3, 3, 5, EOS])).any(0).tolist() == [True] * 3 + [False]
+
+
 def edits_of(rows, target):
     """Edits by hand: for each pair a list of samples, each a dictionary place -> word."""
     edited = target[:, None].repeat(1, len(rows[0]), 1)
@@ -84,7 +92,8 @@ EDITS = [[{}, {0: 9}, {}], [{0: 5, 1: 50}, {1: 6}, {1: 4}], [{}, {}, {}], [{1: 8
 def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, monkeypatch):
     """Each sample by itself, with the words before it; and what is logged is that sum, too."""
     task = make_task(**TASK)
-    model, ours, plain = make_model("etads", task, pointer=pointer), raml(task), criterion(task)
+    model, plain = make_model("etads", task, pointer=pointer).train(), criterion(task, coverage_loss=0.5)
+    ours = raml(task, raml_temperature=0.6, coverage_loss=0.5)
     sample = make_sample(left=left)
     first = (sample["target"] != PAD).int().argmax(1)
     target = sample["target"]
@@ -98,17 +107,30 @@ def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, 
     monkeypatch.setattr(ours, "rewards", lambda *_: rewards)
     expected = 0.0
     for pair in range(4):
-        weights = reference_entail.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.85)
+        weights = reference_entail.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.6)
         for number, weight in enumerate(weights):
             words = edits.target[pair, number]
             summary = [word for word in words.tolist() if word not in (PAD, EOS)]
             document = [w for w in sample["net_input"]["src_tokens"][pair].tolist() if w not in (PAD, EOS)]
-            expected += weight * plain(model, make_sample([document], [summary]))[0].item()
-    total, size, logs = ours(model.train(), sample)
-    assert total.item() == pytest.approx(expected, rel=1e-5)
-    assert logs["nll_loss"].item() == pytest.approx(expected, rel=1e-5)
+            loss, _, one = plain(model, make_sample([document], [summary]))
+            expected += weight * torch.stack([loss.detach(), one["nll_loss"]])
+    total, size, logs = ours(model, sample)
+    torch.testing.assert_close(torch.stack([total.detach(), logs["nll_loss"]]), expected, rtol=1e-5, atol=1e-5)
+    assert total > logs["nll_loss"] + 0.01, "the coverage loss"
     assert size == sample["ntokens"] and logs["nsentences"] == 4 and logs["raml_edits"] == 7
     assert raml(task, sentence_avg=True)(model, sample)[1] == 4
+
+
+def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
+    model, sample = make_model("etads", make_task(**TASK)).train(), make_sample()
+    edits = edits_of(EDITS, sample["target"])
+    totals = []
+    for of_word in (0.0, 1.0):
+        ours = raml()
+        monkeypatch.setattr(ours, "draw", lambda _: edits)
+        monkeypatch.setattr(ours, "extractor_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])})
+        totals.append(ours(model, sample)[0].item())
+    assert totals[1] - totals[0] == pytest.approx(2.0 * sample["ntokens"], rel=1e-4), "weights of a pair sum to 1"
 
 
 def test_references_that_are_drawn_as_they_are_are_one_row():

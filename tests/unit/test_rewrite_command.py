@@ -74,6 +74,12 @@ def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
     assert found == expected(work, "ml.pt", 1, most=1) and not any("<q>" in line for line in found)
 
 
+def test_candidates_have_the_sum_of_log_probabilities_which_reranking_divides(work):
+    args = [str(work / "checkpoints" / "checkpoint_best.pt"), str(work / "prepared" / "bin"), "", torch.device("cpu")]
+    hypothesis = {"tokens": torch.tensor([5, 6, 2]), "positional_scores": -torch.ones(3), "score": torch.tensor(-1.0)}
+    assert rewriting._candidate(Abstractor(*args), hypothesis) == Candidate((5, 6), -3.0)
+
+
 def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):
     def stop_at_once(self, tokens, most=None):
         return torch.full((len(tokens), 1), self.read(tokens).states.shape[1])
@@ -106,6 +112,15 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         rewrite(work, "--beam", "1", "--batch-size", "4")
     rewrite(work, "--beam", "2", "--batch-size", "4")
     assert calls[2:] == [4, 1], "what was made with other options is made again"
+    (work / "out.txt").unlink()
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        rewrite(work, "--beam", "1", "--batch-size", "4")
+    write_subset(work / "prepared" / "bin", "test", DOCUMENTS[::-1], [[5]] * len(DOCUMENTS))
+    try:
+        assert rewrite(work, "--beam", "1", "--batch-size", "4") == whole[::-1], "and what was made of other documents"
+    finally:
+        write_subset(work / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
 
 
 @pytest.mark.parametrize(
@@ -114,6 +129,8 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         (["--beam", "1", "--rerank"], "rl.pt", "--rerank: has no effect with --beam 1"),
         (["--beam", "0"], "rl.pt", "--beam 0: choose 1 or more"),
         (["--diversity", "-1"], "rl.pt", "--diversity -1: choose 0 (off) or more"),
+        (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 (off) or more, a finite number"),
+        (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
         (["--sentences", "3"], "rl.pt", "--sentences 3: has no effect on this extractor, which has learnt to stop"),
         ([], "nowhere", "nowhere: there is no checkpoint"),
         ([], "checkpoints/checkpoint_best.pt", "it is no --arch pointer_extractor"),
@@ -124,6 +141,13 @@ def test_what_cannot_be_is_refused_in_a_line(work, options, extractor, message, 
     rewrite(work, *options, extractor=extractor, status=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_folder_is_no_output(work, capsys):
+    files = ["--extractor", str(work / "rl.pt"), "--abstractor", str(work)]
+    for folder in (str(work), "."):
+        assert main([str(work / "prepared"), folder, *files]) == 2
+        assert f"OUTPUT {folder}: it is a folder; name a file" in capsys.readouterr().err
 
 
 def test_an_extractor_is_no_abstractor(work, capsys):

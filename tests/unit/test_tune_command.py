@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ from fairseq_etads.folder.defaults import set_decoding
 from fairseq_etads.summarizer.repeated import RepeatedDocuments
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import InputError
+from fairseq_etads.tuning import extractive_weights
+from fairseq_etads.tuning.extractive_weights import Round
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
 SHORT = {**DECODING, "max_len": 3}
@@ -250,6 +253,39 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
             assert before[1] == pytest.approx(features, abs=1e-4), "whatever the weights with which it was found"
             again += before[0] < number
     assert again
+
+
+def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights_so_far(monkeypatch):
+    asked = []
+
+    def best_weights(lists, first, points, seed):
+        asked.append(([len(nbest.scores) for nbest in lists], list(first), points, seed))
+        return [1.0, 0.123456, 0.0, 0.0, 0.0], 0.0
+
+    monkeypatch.setattr(extractive_weights, "best_weights", best_weights)
+    a, b, c = (f"text {name}" for name in "abc")
+    lists = [[[(a, [-1.0, 1, 0, 0, 0], 0.5), (b, [-2.0, 0, 1, 0, 0], 0.7)], []], [[(c, [-3.0, 0, 0, 1, 0], 0.1)], []]]
+    lists.append([[(a, [-1.0, 1, 0, 0, 0], 0.5)], []])
+    weights = [[1.0, float(number), 0.0, 0.0, 0.0] for number in range(3)]
+    rounds = [Round(n, weights[n], lists[n], mean, 0.0) for n, mean in enumerate((0.5, 0.9, 0.1))]
+    assert extractive_weights._next_weights(rounds, 7, 3) == [1.0, 0.1235, 0.0, 0.0, 0.0]
+    assert asked == [([3], weights[1], 7, 3)], "a document without hypotheses is left out"
+
+
+def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
+    """Their log p is minus infinity, of which a line search would make a step that no weights reach."""
+    summarizer = Summarizer.load(original, "cpu")
+    search = summarizer._search_batch
+
+    def with_impossible_ones(*args):
+        results = search(*args)
+        for hypotheses in results:
+            hypotheses[1]["score"] = torch.tensor(-math.inf)
+        return results
+
+    monkeypatch.setattr(summarizer, "_search_batch", with_impossible_ones)
+    found = RepeatedDocuments(summarizer, DOCUMENTS[:2]).n_best(beam=3, extractive_weights="1,0,0,0,0")
+    assert [len(hypotheses) for hypotheses in found] == [2, 2]
 
 
 # ---- writing
