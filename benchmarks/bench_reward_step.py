@@ -3,10 +3,10 @@
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both have the model and the options of the checkpoint, whose training was by likelihood (scripts/reproduce/debian_rewards.sh makes it
-and the data): a model that knows nothing writes the longest summaries there can be. A step is what fairseq's
-``Trainer`` does between two batches. Times are the CPU seconds of this process, which neighbours disturb less than the
-clock. The two steps take turns on the same batches, and the ratio is of the two steps of one batch.
+Both have the model and the options of the checkpoint, whose training was by likelihood: a model that knows nothing
+writes the longest summaries there can be. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is what
+fairseq's ``Trainer`` does between two batches. Times are the CPU seconds of this process, which neighbours disturb less
+than the clock. The two steps take turns on the same batches, and the ratio is of the two steps of one batch.
 
 --profile adds the seconds in the parts of the step with rewards, on one thread.
 """
@@ -25,7 +25,7 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf, open_dict
 
-import fairseq_etads
+import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
 
 LIKELIHOOD, REWARDS = "likelihood", "rewards"
 PARTS = {
@@ -146,8 +146,8 @@ def main():
     samples = batches(trainings[LIKELIHOOD], args)
     report = {
         "machine": machine(),
-        "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32; the machine was "
-        "busy, so times are CPU seconds and the steps take turns",
+        "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
+        "times": "CPU seconds of the process, the steps taking turns, because the machine was busy",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
         "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
         "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},
@@ -160,5 +160,4 @@ def main():
 
 
 if __name__ == "__main__":
-    fairseq_etads  # registers the task, the models and the criteria
     main()
