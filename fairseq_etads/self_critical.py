@@ -20,6 +20,7 @@ from .generation import SummaryGenerator, evaluating
 from .layers.capabilities import decoder_capabilities, unwrapped
 from .search.encoded import EncodedBatch
 from .search.inference import InferenceModel
+from .search.strategies import SamplingWithGreedy
 from .text.words import SENTENCE_MARK
 from .trained_rewards import IDF, Rewards
 from .vocabulary.embedding import training_output_layer
@@ -144,9 +145,8 @@ class SummarizationRL(SummarizationNLL):
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
-        self._generators: Dict[str, SummaryGenerator] = {}
         # in a tuple: as an attribute, the model would be a part of the criterion, and stored with it in checkpoints
-        self._generators_of: Tuple[Any, ...] = ()
+        self._drawing: Tuple[Any, ...] = ()  # the model, its copy for inference, and the generator
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
@@ -154,7 +154,7 @@ class SummarizationRL(SummarizationNLL):
         return cls(task, **options_of(cfg, SummarizationRLConfig))
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**vars(self), "_generators": {}, "_generators_of": ()}
+        return {**vars(self), "_drawing": ()}
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """As that of ``summarization_nll``; validation losses are those of the likelihood alone."""
@@ -197,40 +197,33 @@ class SummarizationRL(SummarizationNLL):
             encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded anew.
         """
         model = unwrapped(model)
-        if not self._generators_of or self._generators_of[0] is not model:
-            self._generators_of = (model, InferenceModel(model))
-            self._generators = self._make_generators(*self._generators_of)
+        if not self._drawing or self._drawing[0] is not model:
+            inference = InferenceModel(model)
+            self._drawing = (model, inference, self._make_generator(model, inference))
+        _, inference, generator = self._drawing
         encoded = None
-        if sample["net_input"]["src_tokens"].device.type == "cpu":  # where everything is kept
+        if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":  # where it is kept
             encoded = EncodedBatch()
-            if encoder_out is not None:
-                encoded.of(0).keep_encoder_out(self._generators_of[1].current(), encoder_out)
-        found = {
-            kind: [
-                hypothesis["tokens"]
-                for hypotheses in generator.generate(None, sample, encoded=encoded)
-                for hypothesis in hypotheses
-            ]
-            for kind, generator in self._generators.items()
-        }
-        return found["sampled"], found.get("greedy", [])
+            encoded.of(0).keep_encoder_out(inference.current(), encoder_out)
+        sampled: List[Tensor] = []
+        greedy: List[Tensor] = []
+        for hypotheses in generator.generate(None, sample, encoded=encoded):
+            summaries = [hypothesis["tokens"] for hypothesis in hypotheses]
+            if self.baseline == "greedy":
+                greedy.append(summaries.pop(0))
+            sampled.extend(summaries)
+        return sampled, greedy
 
-    def _make_generators(self, model: Any, inference: InferenceModel) -> Dict[str, SummaryGenerator]:
+    def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: for the models of this project only")
-        options: Dict[str, Any] = {
-            "max_len_b": self.longest,
-            "min_len": 0,
-            "inference_models": [inference],
-            "keep_attention": False,
-        }
-        sampling = fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
-        make = {
-            "sampled": SummaryGenerator([model], self.dictionary, self.samples, search_strategy=sampling, **options)
-        }
+        beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
         if self.baseline == "greedy":
-            make["greedy"] = SummaryGenerator([model], self.dictionary, 1, **options)
-        return make
+            beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)
+        return SummaryGenerator(
+            [model], self.dictionary, beam, max_len_b=self.longest, min_len=0, normalize_scores=False,
+            search_strategy=strategy, inference_models=[inference], keep_attention=False,
+        )  # fmt: skip
 
     def gains(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int

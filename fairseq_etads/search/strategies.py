@@ -17,6 +17,8 @@ from .penalties import check_choice
 from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
+GREEDY_SCORE = 1.0
+"""Score of a greedy hypothesis among sampled ones; log P is at most 0."""
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
@@ -42,6 +44,37 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
         best = best - self.diversity_rate * torch.arange(count, device=best.device)
         best, places = best.flatten(1).topk(count, dim=1)
         return best, words.flatten(1).gather(1, places), places // count
+
+
+class SamplingWithGreedy(fairseq_search.Search):
+    """Every hypothesis of a document is drawn word by word, except for one, which takes the likeliest word each time.
+
+    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` in the place of its
+    log P: it is the first of the document's results, and is recognised wherever the search has put it.
+    """
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """One extension of each hypothesis: scores, words and parents, each (B, beam); see fairseq's ``Search.step``.
+
+        In the first step, too, lprobs are (B, beam, V).
+        """
+        before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
+        is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 by their rounding
+        if step == 0:
+            is_greedy[:, 0] = True
+        words = lprobs.argmax(dim=2)  # (B, beam)
+        probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
+        words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
+        sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
+        parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
+        return sums.masked_fill(is_greedy, GREEDY_SCORE), words, parents
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:

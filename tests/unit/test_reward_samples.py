@@ -7,10 +7,13 @@ from seeds import shifted
 from test_criterions import make_sample
 from test_self_critical import build, drawable
 
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedy
+
 
 def test_samples_have_the_models_probabilities():
     """20,000 first words of one document; the padding symbol is never drawn."""
-    model, ours = build("soft", rl_max_len=1, rl_baseline="none")
+    model, ours = build("soft", rl_max_len=1)  # drawn beside greedy summaries
     rows = 2000
     sample = make_sample([[5, 50, 6]] * rows, [[5]] * rows)
     torch.manual_seed(shifted(3))
@@ -29,6 +32,39 @@ def test_samples_have_the_models_probabilities():
     error = (counts / counts.sum() - expected).abs()
     assert counts[PAD] == counts[ours.unk] == 0
     assert (error <= 5 * (expected * (1 - expected) / counts.sum()).sqrt() + 1e-4).all()
+
+
+def test_only_the_greedy_hypothesis_is_not_drawn():
+    """It is known by its score: here it stands second, as when another has ended, and sums of log P round above 0."""
+    p = torch.tensor([0.5, 0.3, 0.2])
+    rows = 4000
+    lprobs = p.log().expand(rows, 3, 3).contiguous()
+    scores = torch.tensor([1e-6, GREEDY_SCORE, -2.0])[None, :, None].repeat(rows, 1, 1)
+    torch.manual_seed(shifted(5))
+    sums, words, parents = SamplingWithGreedy(make_task().target_dictionary).step(1, lprobs, scores)
+    assert (words[:, 1] == 0).all() and (sums[:, 1] == GREEDY_SCORE).all()
+    assert parents.tolist() == [[0, 1, 2]] * rows
+    for column in (0, 2):
+        found = words[:, column].bincount(minlength=3) / rows
+        assert ((found - p).abs() < 5 * (p * (1 - p) / rows).sqrt()).all()
+        torch.testing.assert_close(sums[:, column], scores[:, column, 0] + p.log()[words[:, column]])
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
+    """Whenever they and the samples of their documents end."""
+    model, ours = build("soft", rl_samples=samples, rl_max_len=6)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[EOS] *= 3
+    sample = make_sample([[number, 50 + number, 5, 61] for number in range(5, 25)], [[5]] * 20)
+    alone = SummaryGenerator([model.eval()], ours.dictionary, 1, max_len_b=6, min_len=0)
+    expected = [hypotheses[0]["tokens"].tolist() for hypotheses in alone.generate(None, sample)]
+    torch.manual_seed(shifted(6))
+    sampled, greedy = ours.draw(model.train(), sample)
+    assert [row.tolist() for row in greedy] == expected
+    assert len(sampled) == 20 * samples and all(row[-1] == EOS for row in sampled)
+    assert len(set(map(len, expected))) > 1 and len(set(map(len, sampled))) > 1, "all end at the same step"
+    assert any(a.tolist() != b for a, b in zip(sampled[::samples], expected)), "nothing is drawn"
 
 
 def test_samples_of_a_document_are_drawn_independently():

@@ -1,0 +1,163 @@
+"""A step of training with rewards against a step of training by likelihood, on real batches.
+
+    python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
+        --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
+
+Both have the model and the options of the checkpoint, whose training was by likelihood: a model that knows nothing
+writes the longest summaries there can be. scripts/reproduce/debian_rewards.sh makes checkpoint and data. A step is what
+fairseq's ``Trainer`` does between two batches. Times are the CPU seconds of this process, which neighbours disturb less
+than the clock. The two steps take turns on the same batches, and the ratio is of the two steps of one batch.
+
+--profile adds the seconds in the parts of the step with rewards, on one thread.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from bench_focus_attention import machine
+from fairseq import checkpoint_utils, tasks
+from fairseq.trainer import Trainer
+from omegaconf import OmegaConf, open_dict
+
+import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
+
+LIKELIHOOD, REWARDS = "likelihood", "rewards"
+PARTS = {
+    "_losses": "likelihood's pass",
+    "encode": "encoding without dropout",
+    "draw": "drawing",
+    "gains": "texts and rewards",
+    "policy_loss": "log p of what was drawn",
+}
+"""Methods of the criterion -> what they are called in the report."""
+
+
+def trainer(step, args):
+    """fairseq's Trainer of one kind of step, and its task."""
+    torch.manual_seed(1)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
+    cfg = copy.deepcopy(state["cfg"])
+    with open_dict(cfg):
+        cfg.task.data = str(args.data)
+        cfg.optimization.lr = [1e-6]  # so that both models stay what they are
+        cfg.common.cpu = True
+        if step == REWARDS:
+            own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
+            own.update(rl_samples=args.samples, rl_baseline=args.baseline)
+            cfg.criterion = OmegaConf.create({**OmegaConf.to_container(cfg.criterion), **own})
+    task = tasks.setup_task(cfg.task)
+    model = task.build_model(cfg.model)
+    model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
+    made = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
+    made.lr_step_begin_epoch(1)
+    made.lr_step_update()
+    return made
+
+
+def batches(training, args):
+    """``--runs`` + 1 batches of the training data, the first one for warming up."""
+    training.task.load_dataset("train")
+    iterator = training.task.get_batch_iterator(
+        training.task.dataset("train"), max_tokens=args.tokens, max_positions=training.model.max_positions(), seed=1
+    )
+    found = []
+    for sample in iterator.next_epoch_itr(shuffle=True):
+        found.append(sample)
+        if len(found) > args.runs:
+            return found
+    raise SystemExit(f"--runs {args.runs}: the data have {len(found)} batches of --tokens {args.tokens}; choose fewer")
+
+
+def seconds(trainings, samples):
+    """Kind of step -> CPU seconds of each batch but the first, the kinds taking turns."""
+    found = {step: [] for step in trainings}
+    for number, sample in enumerate(samples):
+        for step, training in trainings.items():
+            started = time.process_time()
+            training.train_step([sample])
+            if number:
+                found[step].append(time.process_time() - started)
+    return found
+
+
+def measure(threads, trainings, samples):
+    torch.set_num_threads(threads)
+    times = seconds(trainings, samples)
+    middle = {step: statistics.median(values) for step, values in times.items()}
+    ratios = [reward / plain for reward, plain in zip(times[REWARDS], times[LIKELIHOOD])]
+    row = {f"CPU seconds, {step}": round(value, 3) for step, value in middle.items()}
+    row["median of ratios"] = round(statistics.median(ratios), 2)
+    row["ratio of medians"] = round(middle[REWARDS] / middle[LIKELIHOOD], 2)
+    print(f"{threads} threads: {row}", flush=True)
+    return row
+
+
+def profile(training, samples):
+    """CPU seconds of the parts of a step with rewards on one thread: medians over all batches but the first."""
+    torch.set_num_threads(1)
+    now = {}
+
+    def timed(owner, attribute, part):
+        plain = getattr(owner, attribute)
+
+        def call(*arguments, **options):
+            started = time.process_time()
+            try:
+                return plain(*arguments, **options)
+            finally:
+                now[part] = now.get(part, 0.0) + time.process_time() - started
+
+        setattr(owner, attribute, call)
+
+    criterion = training.criterion
+    for name, part in PARTS.items():
+        timed(criterion, name, part)
+    timed(training.optimizer, "backward", "backward")
+    timed(training, "train_step", "step")
+    found = []
+    for sample in samples:
+        now.clear()
+        training.train_step([sample])
+        found.append(dict(now))
+    return {part: round(statistics.median(one[part] for one in found[1:]), 4) for part in found[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder that fairseq-preprocess has made")
+    parser.add_argument("--checkpoint", type=Path, required=True, help="of a training by likelihood")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
+    parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
+    parser.add_argument("--tokens", type=int, default=4000, help="source tokens in a batch (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=12, help="counted batches (default: %(default)s)")
+    parser.add_argument("--longest", type=int, default=30, help="most tokens of a summary (default: %(default)s)")
+    parser.add_argument("--samples", type=int, default=1, help="of each document (default: %(default)s)")
+    parser.add_argument("--baseline", default="greedy", help="--rl-baseline (default: %(default)s)")
+    parser.add_argument("--profile", action="store_true", help="also the seconds of the parts of a step")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}
+    samples = batches(trainings[LIKELIHOOD], args)
+    report = {
+        "machine": machine(),
+        "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
+        "times": "CPU seconds of the process, the steps taking turns, because the machine was busy",
+        "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
+        "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
+        "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},
+    }
+    if args.profile:
+        report["CPU seconds of the parts of a step with rewards, one thread"] = profile(trainings[REWARDS], samples)
+        print(report["CPU seconds of the parts of a step with rewards, one thread"])
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
