@@ -178,10 +178,12 @@ class PointerOutput:
                 impossible = self._log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
-        in_document = torch.where(self._expand(self.vocab.is_word), in_document, scores.gather(2, columns))
+        is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # the gradients of others need the scores as they are
-            return scores.scatter(2, columns, in_document)
-        return scores.scatter_(2, columns, in_document)
+            # fillers get a column of their own: with theirs, bos would get its gradient once for each
+            columns = columns.masked_fill(~is_word, width)
+            return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
+        return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
         """log P of given words without computing it for all words.
