@@ -109,10 +109,10 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
     return folder
 
 
-def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
-    """An index of packages that share nothing: eight, if no names are given."""
+def debian(path: Path, names: Sequence[str] = TOPICS, synopsis: str = "tool") -> Path:
+    """An index of packages that share nothing: eight, if no names are given. A synopsis is a name and these words."""
     stanzas = (
-        f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} tool\n"
+        f"Package: {topic}\nDescription-md5: {number}\nDescription-en: {topic} {synopsis}\n"
         f" The {topic} tool does what {topic} needs.\n .\n It has {number + 2} {topic} parts.\n"
         for number, topic in enumerate(names)
     )

@@ -195,6 +195,20 @@ def debian(shop: Workshop, recipe: str, row: str) -> Path:
     return shop.once("debian", make)
 
 
+def debian_of_more_words(shop: Workshop, recipe: str, row: str) -> Path:
+    """The same with synopses long enough to make pairs for an entailment model from."""
+
+    def make() -> Path:
+        names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]
+        index = corpora.debian(shop.folder / "Translation-long", names, "tool that does what it needs")
+        out = shop.folder / "data/debian-long"
+        sizes = ["--valid-size", "2", "--test-size", "3"]
+        shop.run(["etads-debian", "--translation", str(index), *sizes, "--out", str(out)])
+        return out
+
+    return shop.once("debian of more words", make)
+
+
 @dataclass
 class Run:
     """What a row has left behind.
