@@ -41,18 +41,45 @@ need_choices() {
 
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
 # systems and text, the first four of which must hold their defaults, systems that is all there are; OPTION (--archs, for example) lists them. Without
-# --text, text is the sample corpus, unpacked. A script whose variable size holds a default has the option --size, too.
+# --text, text is the sample corpus, unpacked. A script whose variable size or rl_steps holds a default has the option --size or
+# --rl-steps, too.
 read_comparison() {
     local option=$1 all=$systems
     text=""
     shift
-    read_options "--out --steps --seeds $option=systems --text${size:+ --size}" "$@"
+    read_options "--out --steps --seeds $option=systems --text${size:+ --size}${rl_steps:+ --rl-steps}" "$@"
     [ -z "${size:-}" ] || need_integer --size "$size"
+    [ -z "${rl_steps:-}" ] || need_integer --rl-steps "$rl_steps"
     need_integer --steps "$steps"
     need_choices "$option" "$systems" "$all"
     use_environment
     [ -z "$text" ] || [ -f "$text/test.source" ] || die "--text $text: no test.source in it; etads-debian makes it"
     [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }
+}
+
+# compare_rows ROWS ROW BASE TEXT [options of etads-compare]: paired tests of ROW's summaries minus those of BASE by TEXT/test.target,
+# over all seeds, if both are among ROWS; the report is OUT/ROW-minus-BASE.json.
+compare_rows() {
+    local rows=$1 row=$2 base=$3 text=$4 first=() second=() seed
+    shift 4
+    both_chosen "$rows" "$row" "$base" || return 0
+    say "$row minus $base"
+    for seed in $seeds; do first+=("$out/$row-$seed/summaries.txt") second+=("$out/$base-$seed/summaries.txt"); done
+    etads-compare "$text/test.target" --a "${first[@]}" --b "${second[@]}" --json "$out/$row-minus-$base.json" "$@"
+}
+
+# compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: the same of the likelihoods of the references.
+compare_row_likelihoods() {
+    local rows=$1 row=$2 base=$3 first=() second=() seed
+    shift 3
+    both_chosen "$rows" "$row" "$base" || return 0
+    for seed in $seeds; do first+=("$out/$row-$seed") second+=("$out/$base-$seed"); done
+    etads-compare --likelihood --a "${first[@]}" --b "${second[@]}" --json "$out/$row-minus-$base-likelihood.json" "$@"
+}
+
+# both_chosen ROWS ROW BASE: whether ROW and BASE are words of the list ROWS.
+both_chosen() {
+    [[ " $1 " == *" $2 "* && " $1 " == *" $3 "* ]]
 }
 
 # train_prepared [options of train.sh] [-- options of fairseq-train]: train on data that are prepared already.
@@ -226,6 +253,48 @@ train_nli() {
     supervise etads-nli train "$dir/model" --train "$dir/pairs/train.tsv" --valid "$dir/pairs/valid.tsv" \
         ${device[@]+--device cpu} "$@" >&2
     touch "$dir/finished.txt"
+}
+
+# prepare_rewriting READ: for Chen and Bansal's system, which sentences of the first READ tokens of documents the summaries' sentences
+# match, in OUT/labels, and these pairs, prepared, in OUT/sentences. The caller's variable prepared is the documents' data.
+prepare_rewriting() {
+    [ -f "$out/labels/labels.sentences.valid" ] ||
+        supervise etads-labels "$prepared" --kind match --truncate-source "$1" --subset train valid --out "$out/labels"
+    [ -f "$out/sentences/text/valid.target" ] ||
+        supervise etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$1" --subset train valid
+    supervise etads-prepare "$out/sentences/text" "$out/sentences/prepared" --like "$prepared"
+}
+
+# train_rewriter PART SEED [options of fairseq-train]: a part of Chen and Bansal's system in OUT/PART-SEED, with the options that all
+# of its trainings share: the abstractor; the extractor, by labels; or the actor, which is the extractor after rewards.
+train_rewriter() {
+    local part=$1 seed=$2 data=$prepared options=()
+    shift 2
+    case $part in
+        abstractor) data=$out/sentences/prepared options=(--lr 1e-3 --arch sentence_rewriter --truncate-source 100 --truncate-target 30) ;;
+        extractor) options=(--lr 1e-3 --arch pointer_extractor --criterion extractor_nll --labels "$out/labels") ;;
+        actor)
+            options=(--lr 1e-4 --arch pointer_extractor --learn-to-stop --criterion extractor_rl --truncate-target 1000
+                --abstractor "$out/abstractor-$seed/checkpoints/checkpoint_best.pt"
+                --init-from "$out/extractor-$seed/checkpoints/checkpoint_best.pt") ;;
+    esac
+    train_once "$out/$part-$seed" "$data" --optimizer adam --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 \
+        ${device[@]+"${device[@]}"} "${options[@]}" --seed "$seed" "$@" ${more[@]+"${more[@]}"}
+}
+
+# rewrite_row ROW SEED SENTENCES: OUT/ROW-SEED with summaries and scores by text DATA/text: the row labels has SENTENCES sentences of the
+# extractor, rewards and rerank those of the actor until it stops; only rerank has a beam.
+rewrite_row() {
+    local run=$out/$1-$2 extractor=$out/actor-$2 decoding=(--beam 1)
+    case $1 in
+        labels) extractor=$out/extractor-$2 decoding=(--beam 1 --sentences "$3") ;;
+        rerank) decoding=(--beam 5 --diversity 1 --rerank) ;;
+    esac
+    share_training "$run" "$extractor"
+    [ "$run/summaries.txt" -nt "$run/finished.txt" ] ||
+        supervise etads-rewrite "$prepared" "$run/summaries.txt" --extractor "$extractor" --abstractor "$out/abstractor-$2" \
+            "${decoding[@]}" ${device[@]+--device cpu}
+    score_once "$run" "$data/text"
 }
 
 # train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: a recurrent model small enough for two cores.

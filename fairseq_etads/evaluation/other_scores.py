@@ -1,8 +1,8 @@
-"""METEOR and BERTScore of summaries, beside their ROUGE; both need data that the user has put on this machine.
+"""METEOR, BERTScore and two rewards of training as scores beside ROUGE; all need data that the user has put here.
 
 METEOR is that of Banerjee and Lavie (2005) as nltk computes it, which needs WordNet for synonyms; without them it would
 be another measure. BERTScore is that of Zhang et al. (2020), computed by the package bert-score with a model in a
-folder. Nothing is downloaded.
+folder. The rewards are those of :mod:`.reward_scores`. Nothing is downloaded.
 """
 
 import argparse
@@ -18,10 +18,16 @@ import numpy as np
 
 from .. import __version__
 from .resampling import bootstrap_intervals
+from .reward_scores import Scored, Scorer, entailment_scorer, rougesal_scorer
 from .rouge import Settings
 
-NAMES = ("meteor", "bertscore")
-FIGURES = {"meteor": ("METEOR",), "bertscore": ("BERTScore-F1", "BERTScore-P", "BERTScore-R")}
+NAMES = ("meteor", "bertscore", "rougesal", "entail")
+FIGURES = {
+    "meteor": ("METEOR",),
+    "bertscore": ("BERTScore-F1", "BERTScore-P", "BERTScore-R"),
+    "rougesal": ("ROUGESal",),
+    "entail": ("entailment",),
+}
 """What each score consists of."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
@@ -29,47 +35,70 @@ NO_WORDNET = (
     "into ~/nltk_data/corpora, or name a folder with data.noun, index.noun and the like by --wordnet"
 )
 
-Scored = Tuple[np.ndarray, str]
-"""The figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says what they depend on."""
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add --also and the options of the scores that it names."""
     add = parser.add_argument
     add("--also", choices=NAMES, nargs="+", default=[],
-        help="further scores: METEOR, needs WordNet; BERTScore, needs a model (pip install bert-score)")  # fmt: skip
+        help="further scores: METEOR, needs WordNet; BERTScore, needs a model (pip install bert-score); and two "
+        "rewards of training: rougesal, needs --saliency-documents, and entail, needs --entail-model")  # fmt: skip
     add("--wordnet", metavar="DIR", help="meteor: folder of WordNet's files (default: nltk's corpus, or Debian's "
         f"{DEBIAN_WORDNET})")  # fmt: skip
     add("--bertscore-model", metavar="DIR", help="bertscore: folder of a model and its tokenizer, as save_pretrained "
         "writes them")  # fmt: skip
     add("--bertscore-layer", metavar="N", type=int, help="bertscore: take the states of layer N (default: the one that "
         "bert-score takes of the model that the folder is named after, else the last)")  # fmt: skip
+    add("--saliency-documents", metavar="FILE", help="rougesal: training documents, one a line; the fewer have a word, "
+        "the more it counts")  # fmt: skip
+    add("--entail-model", metavar="DIR", help="entail: a folder that etads-nli train has made")
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raise ValueError for options that have no effect or are missing."""
-    for option, name in (("wordnet", "meteor"), ("bertscore_model", "bertscore"), ("bertscore_layer", "bertscore")):
+    owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
+    for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
         if getattr(args, option) is not None and name not in args.also:
             raise ValueError(f"--{option.replace('_', '-')} has no effect without --also {name}")
     if "bertscore" in args.also and not args.bertscore_model:
         raise ValueError("--also bertscore: name the folder of a model by --bertscore-model; nothing is downloaded")
     if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
         raise ValueError(f'--bertscore-model "{args.bertscore_model}": no folder of a model (config.json is not there)')
+    if "rougesal" in args.also and not args.saliency_documents:
+        raise ValueError("--also rougesal: name a file of training documents by --saliency-documents")
+    if "entail" in args.also and not args.entail_model:
+        raise ValueError("--also entail: name the folder of a model by --entail-model; etads-nli train makes one")
+    if args.entail_model and not (Path(args.entail_model) / "model.safetensors").is_file():
+        raise ValueError(f"--entail-model {args.entail_model}: no model.safetensors in it; etads-nli train makes one")
 
 
-def scorers(args: argparse.Namespace) -> Dict[str, Callable[[List[str], List[List[str]]], Scored]]:
+def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
     """Name -> scorer of each score that --also names; their data are found and loaded now.
 
     Raises:
         ValueError: the data or a package are not there.
     """
-    made: Dict[str, Callable[[List[str], List[List[str]]], Scored]] = {}
+    made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
         if name == "meteor":
-            made[name] = functools.partial(meteor, find_wordnet(args.wordnet))
+            made[name] = of_texts(functools.partial(meteor, find_wordnet(args.wordnet)))
+        elif name == "bertscore":
+            made[name] = of_texts(
+                functools.partial(bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
+            )
+        elif name == "rougesal":
+            made[name] = rougesal_scorer(args.saliency_documents)
         else:
-            made[name] = functools.partial(bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
+            made[name] = entailment_scorer(args.entail_model)
     return made
+
+
+def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
+    """A scorer of summaries that are one text each, to which it does not matter where their sentences end."""
+    return lambda hypotheses, references: scorer(
+        [" ".join(sentences) for sentences in hypotheses],
+        # an empty reference stands for a missing one
+        [[" ".join(sentences) for sentences in several if sentences] or [""] for several in references],
+    )
 
 
 def find_wordnet(folder: Optional[str]) -> Any:
@@ -175,7 +204,7 @@ def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -
 
 
 def score_texts(
-    names: Dict[str, Callable[..., Scored]],
+    names: Dict[str, Scorer],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     settings: Settings,
@@ -186,9 +215,8 @@ def score_texts(
         names: as :func:`scorers` returns. hypotheses: n lines. references: sets of n lines each.
         settings: those of ROUGE, of which sentence marks and the limit of bytes count here, too.
     """
-    texts = [[" ".join(settings.prepare(line)) for line in lines] for lines in (hypotheses, *references)]
-    # an empty reference stands for a missing one
-    several = [[text for text in found if text] or [""] for found in zip(*texts[1:])]
+    texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
+    several = [list(found) for found in zip(*texts[1:])]
     heads: List[str] = []
     parts, signatures = [np.empty((len(texts[0]), 0))], []
     for name, scorer in names.items():

@@ -39,58 +39,25 @@ need_integer --steps "$steps"
 [ -z "$vectors" ] || [ -f "$vectors" ] || die "--vectors $vectors: no such file"
 use_environment
 prepared=$data/prepared read=6000  # 60 sentences of 100 words
-sentences=$out/sentences/prepared
-on_cpu=()
-[ ${#device[@]} -eq 0 ] || on_cpu=(--device cpu)
+vectors=(${vectors:+--encoder-embed-path "$vectors"})
 
-# train RUN PREPARED RATE EVERY PATIENCE [options of fairseq-train]: train with Adam, validating every EVERY steps, until PATIENCE
-# validations have not been better.
+# train PART SEED EVERY PATIENCE [options of fairseq-train]: a part, validated every EVERY steps, until PATIENCE validations have not
+# been better.
 train() {
-    local run=$1 prepared=$2 rate=$3 every=$4 patience=$5
-    shift 5
-    train_once "$run" "$prepared" --optimizer adam --lr "$rate" --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
-        --clip-norm 2 --batch-size 32 --required-batch-size-multiple 1 --validate-interval-updates "$every" \
-        --patience "$patience" --max-update "$steps" ${device[@]+"${device[@]}"} "$@" ${more[@]+"${more[@]}"}
-}
-
-# train_parts SEED: the abstractor, and the extractor by labels.
-train_parts() {
-    local begin=()
-    [ -z "$vectors" ] || begin=(--encoder-embed-path "$vectors")
-    train "$out/abstractor-$1" "$sentences" 1e-3 3000 5 --arch sentence_rewriter --truncate-source 100 --truncate-target 30 \
-        --seed "$1" ${begin[@]+"${begin[@]}"}
-    train "$out/extractor-$1" "$prepared" 1e-3 3000 5 --arch pointer_extractor --criterion extractor_nll --labels "$out/labels" \
-        --truncate-source "$read" --seed "$1" ${begin[@]+"${begin[@]}"}
-}
-
-# train_by_rewards SEED: the extractor goes on from what labels have taught it.
-train_by_rewards() {
-    train "$out/actor-$1" "$prepared" 1e-4 1000 3 --arch pointer_extractor --learn-to-stop --criterion extractor_rl \
-        --abstractor "$out/abstractor-$1/checkpoints/checkpoint_best.pt" --truncate-source "$read" --truncate-target 1000 \
-        --init-from "$out/extractor-$1/checkpoints/checkpoint_best.pt" --seed "$1"
+    local part=$1 seed=$2 every=$3 patience=$4
+    shift 4
+    train_rewriter "$part" "$seed" --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --validate-interval-updates "$every" \
+        --patience "$patience" --max-update "$steps" "$@"
 }
 
 say_vocabulary "$prepared" 29996 29996
-[ -f "$out/labels/labels.sentences.valid" ] ||
-    supervise etads-labels "$prepared" --kind match --truncate-source "$read" --subset train valid --out "$out/labels"
-[ -f "$out/sentences/text/valid.target" ] ||
-    supervise etads-labels "$prepared" --pairs "$out/sentences/text" --truncate-source "$read" --subset train valid
-supervise etads-prepare "$out/sentences/text" "$sentences" --like "$prepared"
+prepare_rewriting "$read"
 for seed in $seeds; do
-    train_parts "$seed"
+    train abstractor "$seed" 3000 5 ${vectors[@]+"${vectors[@]}"}
+    train extractor "$seed" 3000 5 --truncate-source "$read" ${vectors[@]+"${vectors[@]}"}
     for row in $rows; do
-        run=$out/$row-$seed extractor=$out/actor-$seed decoding=(--beam 1)
-        if [ "$row" = labels ]; then
-            extractor=$out/extractor-$seed decoding=(--beam 1 --sentences 5)
-        else
-            train_by_rewards "$seed"
-            [ "$row" != rerank ] || decoding=(--beam 5 --diversity 1 --rerank)
-        fi
-        share_training "$run" "$extractor"
-        [ "$run/summaries.txt" -nt "$run/finished.txt" ] ||
-            supervise etads-rewrite "$prepared" "$run/summaries.txt" --extractor "$extractor" \
-                --abstractor "$out/abstractor-$seed" "${decoding[@]}" ${on_cpu[@]+"${on_cpu[@]}"}
-        score_once "$run" "$data/text"
+        [ "$row" = labels ] || train actor "$seed" 1000 3 --truncate-source "$read"
+        rewrite_row "$row" "$seed" 5
     done
 done
 score_table "$out" "$rows" "$seeds"

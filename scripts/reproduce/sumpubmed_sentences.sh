@@ -96,17 +96,6 @@ write_summaries() {
     fi
 }
 
-# compare ROW BASE: paired tests of a row minus its base, if both are among the rows.
-compare() {
-    local row=() base=() seed
-    case " $rows " in *" $1 "*) ;; *) return 0 ;; esac
-    case " $rows " in *" $2 "*) ;; *) return 0 ;; esac
-    say "$1 minus $2"
-    for seed in $seeds; do row+=("$out/$1-$seed") base+=("$out/$2-$seed"); done
-    etads-compare "$data/text/test.target" --a "${row[@]/%//summaries.txt}" --b "${base[@]/%//summaries.txt}" --json "$out/$1.json"
-    etads-compare --likelihood --a "${row[@]}" --b "${base[@]}" --json "$out/$1-likelihood.json"
-}
-
 compared=()
 for seed in $seeds; do
     for row in $rows; do
@@ -118,5 +107,7 @@ for seed in $seeds; do
 done
 score_table "$out" "$rows" "$seeds"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
-compare explicit plain
-compare unified coverage
+for pair in "explicit plain" "unified coverage"; do
+    # shellcheck disable=SC2086  # two words
+    { compare_rows "$rows" $pair "$data/text"; compare_row_likelihoods "$rows" $pair; }
+done

@@ -233,7 +233,7 @@ class Run:
         """A figure of training at every step, or in every epoch where no step was logged."""
         lines = (self.folder / "train.log").read_text(encoding="utf-8").splitlines()
         for kind in ("train_inner", "| train |"):
-            values = (re.search(rf"\b{name}[= ]([\d.]+)", line) for line in lines if kind in line)
+            values = (re.search(rf"\b{name}[= ](-?[\d.]+)", line) for line in lines if kind in line)
             found = [float(match[1]) for match in values if match]
             if found:
                 return found

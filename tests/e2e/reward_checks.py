@@ -36,6 +36,23 @@ def closed_book(has_it=True, coverage=False, rewards=False):
     return check
 
 
+def going_on(rewards=(), closed_book=False):
+    """pg_coverage with a second decoder in training, or after base with the rewards by turns, or with neither."""
+
+    def check(run):
+        recurrent(pointer="soft", coverage=True, words=(12, 12))(run)
+        assert any(key.startswith("decoder.closed_book.") for key in run.parameters) == closed_book
+        log = (run.folder / "train.log").read_text(encoding="utf-8")
+        assert {name for name in ("rougeL", "rougesal", "entail") if f"reward_{name}" in log} == set(rewards)
+        first = str(run.option("init_from", "task") or "")
+        assert first.endswith("base-1/checkpoints/checkpoint_last.pt") == bool(rewards)
+        assert run.option("lr", "optimization") == [1e-4 if rewards else 1e-3]
+        also = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))["also"]["scores"]
+        assert set(also) == {"ROUGESal", "entailment"} and all(0 <= score["mean"] <= 100 for score in also.values())
+
+    return check
+
+
 def rougesal(run):
     """See et al.'s model with coverage goes on with both rewards by turns; entailment was learnt from the summaries."""
     assert str(run.option("pointer")) == "soft" and any("coverage_weight" in key for key in run.parameters)

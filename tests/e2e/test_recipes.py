@@ -43,7 +43,7 @@ from recipes import (
     sumpubmed,
     xsum,
 )
-from reward_checks import closed_book, rewarded, rougesal
+from reward_checks import closed_book, going_on, rewarded, rougesal
 from rewriting_checks import rewritten
 from selection_checks import (
     abstraction,
@@ -156,7 +156,7 @@ RECIPES_AND_ROWS = [
     ),
     Recipe(
         "rewrite_cnndm", cnndm,
-        {"labels": rewritten(False), "rewards": rewritten(True), "rerank": rewritten(True, reranked=True)},
+        {"labels": rewritten(False, 5), "rewards": rewritten(True), "rerank": rewritten(True, reranked=True)},
         given=STEPPED,
         more=(
             *("--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--num-workers", "0", "--log-interval", "1"),
@@ -264,6 +264,18 @@ RECIPES_AND_ROWS = [
         steps={"likelihood": STEPS * 15 // 16},
     ),
     Recipe(
+        "debian_recurrent_rewards", debian,
+        {
+            "base": going_on(),
+            "closed-book": going_on(closed_book=True),
+            "rl": going_on(("rougeL",)),
+            "rougesal-entail": going_on(("rougesal", "entail")),
+        },
+        given=(*ON_DEBIAN, "--size", "12", "--rl-steps", "4"), place="--text",
+        scores=("rouge.json", "../analysis.json"),
+        steps=dict.fromkeys(("rl", "rougesal-entail"), 4),
+    ),
+    Recipe(
         "sumpubmed_temporal", sumpubmed,
         {"plain": recurrent(2000), "temporal": recurrent(2000, temporal=True)},
         option="--systems", given=STEPPED, more=tuple(RECURRENT), summaries="test.txt", scores=("../test.json",),
@@ -297,6 +309,13 @@ RECIPES_AND_ROWS = [
         given=(*STEPPED, "--extractor-steps", "3"), more=(*RECURRENT[:-2], "--readout-dim", "8"),
         scores=("rouge.json", "../analysis.json"),
         steps={"extractor": 3, "coverage": STEPS * 5 // 16, "unified": STEPS * 5 // 16},
+    ),
+    Recipe(
+        "sumpubmed_rewrite", sumpubmed,
+        {"labels": rewritten(False, 4), "rewards": rewritten(True), "rerank": rewritten(True, reranked=True)},
+        given=("--cpu", "--abstractor-steps", "3", "--extractor-steps", "3", "--rl-steps", "3"),
+        more=("--encoder-embed-dim", "8", "--encoder-hidden-size", "8", "--log-interval", "1"),
+        scores=("rouge.json", "../analysis.json"), steps=dict.fromkeys(("labels", "rewards", "rerank"), 3),
     ),
 ]  # fmt: skip
 ROWS = [pytest.param(recipe, row, id=f"{recipe.name}-{row}") for recipe in RECIPES_AND_ROWS for row in recipe.rows]

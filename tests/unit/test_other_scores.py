@@ -158,7 +158,7 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     monkeypatch.setattr(other_scores.metadata, "version", lambda name: "1")
     (tmp_path / "config.json").write_text("{}")
     scorer = FakeScorer(tmp_path)
-    names = {"bertscore": lambda *texts: other_scores.bertscore(scorer, *texts)}
+    names = {"bertscore": other_scores.of_texts(lambda *texts: other_scores.bertscore(scorer, *texts))}
     references = [REFERENCES, ["", "", "", "dogs"]]
     heads, figures, (signature,) = other_scores.score_texts(names, HYPOTHESES, references, Settings())
     assert heads == ["BERTScore-F1", "BERTScore-P", "BERTScore-R"]

@@ -1,0 +1,95 @@
+"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries, beside ROUGE: ``--also`` of two commands.
+
+Training with rewards scores the tokens of its data; here are files of text, so the figures of the two differ a little.
+"""
+
+import functools
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable, List, Sequence, Tuple
+
+import numpy as np
+
+from ..console import USER_ERROR
+from ..data.nli_pairs import NliPair, tabbed_line
+from ..selection.labels import inverse_frequencies
+from ..text import files
+from ..text.words import SENTENCE_MARK
+from .rewards import Entailment, Reward, RougeSal, Text
+
+Sentences = Sequence[str]
+"""A summary."""
+Scored = Tuple[np.ndarray, str]
+"""The figures (n, figures) in [0, 100] of all pairs, and the part of a signature that says what they depend on."""
+Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
+"""(n summaries, n lists of references) -> their figures."""
+
+
+def words_of(text: str) -> List[str]:
+    """Runs of letters a-z and digits, lower-cased: rouge-score's words without stems."""
+    from rouge_score import tokenize
+
+    found: List[str] = tokenize.tokenize(text, None)
+    return found
+
+
+def rougesal_scorer(documents: str) -> Scorer:
+    """ROUGESal with idf as saliency.
+
+    Args:
+        documents: file of documents, one a line, in which words are counted.
+
+    Raises:
+        ValueError: the file cannot be read, or has no words.
+    """
+    lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
+    idf, unseen = inverse_frequencies(map(words_of, lines))
+    if not idf:
+        raise ValueError(f"--saliency-documents {documents}: there are no words in it")
+
+    def saliency(sentences: Text) -> List[List[float]]:
+        return [[idf.get(word, unseen) / unseen for word in sentence] for sentence in sentences]
+
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
+    return functools.partial(_score, RougeSal(saliency), words_of, signature)
+
+
+def entailment_scorer(folder: str) -> Scorer:
+    """The reward ``entail`` with the model in a folder; length pays up to that of the reference.
+
+    ``etads-nli score`` judges the pairs, in a process of its own, so that this one does not need torch.
+    """
+    weights = hashlib.sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()[:12]
+
+    def judge(premises: Text, hypotheses: Text) -> List[float]:
+        pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))
+        with tempfile.TemporaryDirectory() as work:
+            asked, answered = Path(work, "pairs.tsv"), Path(work, "probabilities.txt")
+            asked.write_text("".join(map(tabbed_line, pairs)), encoding="utf-8")
+            command = [sys.executable, "-m", "fairseq_etads.commands.nli", "score", folder, str(asked), "--out"]
+            status = subprocess.run([*command, str(answered)], stdout=subprocess.DEVNULL, check=False).returncode
+            if status:
+                sys.exit(status if status == USER_ERROR else 1)
+            return [float(line) for line in answered.read_text(encoding="utf-8").split()]
+
+    return functools.partial(_score, Entailment(judge), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1")
+
+
+def _score(
+    reward: Reward,
+    split: Callable[[str], List[str]],
+    signature: str,
+    hypotheses: Sequence[Sentences],
+    references: Sequence[List[Sentences]],
+) -> Scored:
+    """A :data:`Scorer` by a reward, whose best reference counts; ``split`` cuts a sentence into words."""
+    numbers = [number for number, several in enumerate(references) for _ in several]
+    texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
+    wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]
+    found = np.zeros(len(hypotheses))
+    np.maximum.at(found, numbers, reward([texts[number] for number in numbers], wanted, []))
+    return 100 * found[:, None], signature

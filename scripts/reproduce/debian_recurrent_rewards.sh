@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What a closed-book decoder and rewards bring, and what rewards cost: pg_coverage on Debian synopses, and what goes on from it.
+#
+#   scripts/reproduce/debian_recurrent_rewards.sh [--out DIR] [--steps N] [--rl-steps N] [--seeds "1 2"] [--rows "base rl"]
+#
+#   --out DIR      default: runs/debian_recurrent_rewards in the repository
+#   --text DIR     what etads-debian made (default: the sample corpus)
+#   --steps N      training steps of base and closed-book (default: 1500, 6 minutes on one core for base)
+#   --rl-steps N   updates with rewards (default: 480, two epochs; 1 to 2 seconds each on one core)
+#   --size N       known words (default: 8000)
+#   --seeds LIST   default: "1"
+#   --rows LIST    of the rows below; default: all. A row that another begins with is trained for it
+#
+#   ROW                training
+#   base               by likelihood: pg_coverage as in debian_recurrent.sh
+#   closed-book        the same steps with a closed-book decoder beside the other one (Jiang and Bansal 2018), weight 2/3
+#   rl                 base, then N self-critical updates with ROUGE-L
+#   rougesal-entail    base, then N self-critical updates with ROUGESal and entailment by turns (Pasunuru and Bansal 2018)
+#
+# Adam has the rate 1e-3 in the first two rows, 1e-4 after them. Saliency is idf, and the entailment
+# model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail pays for length up to that of the reference.
+# The last checkpoint is decoded, with a beam of 5, 3 to 30 words.
+# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of each row
+# minus base, by ROUGE, by both other rewards and by the likelihood of the references.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
+
+all="base closed-book rl rougesal-entail"
+out=$ROOT/runs/debian_recurrent_rewards steps=1500 rl_steps=480 seeds="1" size=8000 systems=$all
+read_comparison --rows "$@"
+prepared=$out/prepared
+
+# train_by_rewards ROW SEED REWARDS [options of fairseq-train]: go on from base.
+train_by_rewards() {
+    local row=$1 seed=$2 rewards=$3
+    shift 3
+    train_row base "$seed"
+    train_small_recurrent "$rl_steps" "$out/$row-$seed" "$prepared" pg_coverage --seed "$seed" --lr 1e-4 --coverage-loss-start 0 \
+        --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" --criterion summarization_rl --rl-max-len 30 \
+        --rewards "$rewards" "$@"
+}
+
+# train_row ROW SEED: the row, and before it base if it begins with that.
+train_row() {
+    local row=$1 seed=$2
+    case $row in
+        base) train_small_recurrent "$steps" "$out/$row-$seed" "$prepared" pg_coverage --seed "$seed" ;;
+        closed-book)
+            train_small_recurrent "$steps" "$out/$row-$seed" "$prepared" pg_coverage --seed "$seed" \
+                --closed-book-decoder --closed-book-weight 0.667 ;;
+        rl) train_by_rewards "$row" "$seed" rougeL ;;
+        rougesal-entail) train_by_rewards "$row" "$seed" rougesal,entail --entail-model "$out/nli/model" ;;
+    esac
+}
+
+supervise etads-prepare "$text" "$prepared" --tokens word --size "$size" --source-sentence-marks
+train_nli "$text" "$out/nli" --embed-dim 100 --width 100 --epochs 5  # it judges all rows
+also=(--also rougesal entail --saliency-documents "$text/train.source" --entail-model "$out/nli/model")
+compared=()
+for seed in $seeds; do
+    for row in $systems; do
+        run=$out/$row-$seed
+        train_row "$row" "$seed"
+        summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --min-len 3 --max-len 30 --cpu \
+            --checkpoint "$run/checkpoints/checkpoint_last.pt"
+        score_once "$run" "$text" "${also[@]}"
+        compared+=(--system "$row-$seed=$run/summaries.txt")
+    done
+done
+score_table "$out" "$systems" "$seeds"
+etads-analyse --source "$text/test.source" --reference "$text/test.target" "${compared[@]}" --json "$out/analysis.json"
+for row in closed-book rl rougesal-entail; do
+    compare_rows "$systems" "$row" base "$text" "${also[@]}"
+    compare_row_likelihoods "$systems" "$row" base --checkpoint last
+done

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# What rewards teach an extractor whose sentences are rewritten: Chen and Bansal's system, small, on long documents.
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
+#   scripts/reproduce/sumpubmed_rewrite.sh --data data/sumpubmed [options] [-- options of fairseq-train for all trainings]
+#
+#   --data DIR         what scripts/prepare_sumpubmed.sh made, with sentence marks
+#   --out DIR          default: runs/sumpubmed_rewrite in the repository
+#   --rows LIST        of the rows below; default: all
+#   --abstractor-steps N, --extractor-steps N   steps by likelihood and by labels (default: 1000 and 800)
+#   --rl-steps N       steps by rewards (default: 300)
+#   --seeds LIST       default: "1"
+#   --cpu              do not use a GPU
+#
+#   ROW                summaries
+#   labels             four sentences by an extractor that labels have taught, each rewritten greedily
+#   rewards            the sentences that it takes after rewards, until it stops, rewritten greedily
+#   rerank             the same sentences with a diverse beam of 5, and of all combinations that which repeats the fewest bigrams
+#
+# As rewrite_cnndm.sh, but for sizes (LSTMs of 128, vectors of 100), fixed numbers of steps, and the first 200 words of a document. The
+# references have 3.6 sentences on average. Can be interrupted and started again. Prints Markdown tables, what the summaries copy and
+# repeat, and paired tests of rewards minus labels and of rerank minus rewards.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
+
+all="labels rewards rerank"
+data="" out=$ROOT/runs/sumpubmed_rewrite rows=$all seeds="1" abstractor_steps=1000 extractor_steps=800 rl_steps=300
+read_options "--data --out --rows --seeds --cpu --abstractor-steps --extractor-steps --rl-steps --" "$@"
+need_choices --rows "$rows" "$all"
+need_prepared --data "$data" scripts/prepare_sumpubmed.sh
+need_integer --abstractor-steps "$abstractor_steps"
+need_integer --extractor-steps "$extractor_steps"
+need_integer --rl-steps "$rl_steps"
+use_environment
+prepared=$data/prepared read=(--truncate-source 200)
+small=(--encoder-embed-dim 100 --encoder-hidden-size 128 --num-workers 0)
+
+prepare_rewriting 200
+compared=()
+for seed in $seeds; do
+    train_rewriter abstractor "$seed" "${small[@]}" --max-update "$abstractor_steps"
+    train_rewriter extractor "$seed" "${small[@]}" "${read[@]}" --max-update "$extractor_steps"
+    for row in $rows; do
+        [ "$row" = labels ] || train_rewriter actor "$seed" "${small[@]}" "${read[@]}" --max-update "$rl_steps"
+        rewrite_row "$row" "$seed" 4
+        compared+=(--system "$row-$seed=$out/$row-$seed/summaries.txt")
+    done
+done
+score_table "$out" "$rows" "$seeds"
+etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
+compare_rows "$rows" rewards labels "$data/text"
+compare_rows "$rows" rerank rewards "$data/text"
