@@ -12,7 +12,7 @@
 #   --rows LIST    of the rows below; default: all. A row that another begins with is trained for it
 #
 #   ROW                training
-#   base               by likelihood: pg_coverage as in debian_recurrent.sh
+#   base               by likelihood: pg_coverage as in debian_headlines.sh
 #   closed-book        the same steps with a closed-book decoder beside the other one (Jiang and Bansal 2018), weight 2/3
 #   rl                 base, then N self-critical updates with ROUGE-L
 #   rougesal-entail    base, then N self-critical updates with ROUGESal and entailment by turns (Pasunuru and Bansal 2018)
@@ -54,7 +54,7 @@ train_row() {
 }
 
 supervise etads-prepare "$text" "$prepared" --tokens word --size "$size" --source-sentence-marks
-train_nli "$text" "$out/nli" --embed-dim 100 --width 100 --epochs 5  # it judges all rows
+train_nli "$text" "$out/nli" --words moses --embed-dim 100 --width 100 --epochs 5  # it judges all rows
 also=(--also rougesal entail --saliency-documents "$text/train.source" --entail-model "$out/nli/model")
 compared=()
 for seed in $seeds; do
