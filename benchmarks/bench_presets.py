@@ -5,11 +5,11 @@
 
 Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
 words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (but for BART's, which
-nobody trains on titles). An epoch has 3,803,957
-pairs. A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward,
-clipping, Adam and logging; the large-vocabulary trick works in both columns where a preset has it. Summaries have
-exactly 8 words, by beam 5, 64 documents at a time. Weights are random: a step costs the same whatever it says. Of
-systems that learn in another way after it (pairs of entailment, rewards), this is training by likelihood.
+nobody trains on titles). An epoch has 3,803,957 pairs. A step is what fairseq-train does between two batches:
+fairseq's ``Trainer`` with forward, loss, backward, clipping, Adam and logging; the large-vocabulary trick works in
+both columns where a preset has it. Summaries have exactly 8 words, by beam 5, 64 documents at a time. Weights are
+random: a step costs the same whatever it says. Of systems that learn in another way after it (pairs of entailment,
+rewards), this is training by likelihood.
 
 Times are the CPU seconds of this process on one thread, which neighbours disturb less than the clock; medians of
 steps in which some presets (--together) take turns.

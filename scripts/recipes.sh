@@ -106,38 +106,29 @@ print(*rows, report["signature"], sep="\n")
 PYTHON
 }
 
-# compare_with BASE DIR NAMES SEEDS REFERENCES: print a Markdown table of how much the summaries in DIR/NAME-SEED/summaries.txt are
-# better than those of BASE, with paired tests over documents, and over trainings if there are several seeds. NAMES and SEEDS are
-# lists of words; without BASE among NAMES nothing is compared. The reports are in DIR/compare/NAME.json.
-compare_with() {
-    local base=$1 dir=$2 references=$5 name seed own others
-    [[ " $3 " = *" $base "* && $3 != "$base" ]] || return 0
-    mkdir -p "$dir/compare"
-    for name in $3; do
-        [ "$name" != "$base" ] || continue
-        own=() others=()
-        for seed in $4; do
-            own+=("$dir/$name-$seed/summaries.txt") others+=("$dir/$base-$seed/summaries.txt")
-        done
-        etads-compare "$references" --a "${own[@]}" --b "${others[@]}" --quiet --json "$dir/compare/$name.json" > /dev/null
+# difference_table ROWS BASE TEXT: a Markdown table of compare_rows for every row but BASE; nothing if BASE is not among ROWS.
+difference_table() {
+    local row rows=$1 base=$2 text=$3
+    [[ " $rows " == *" $base "* && $rows != "$base" ]] || return 0
+    for row in $rows; do
+        [ "$row" = "$base" ] || compare_rows "$rows" "$row" "$base" "$text" --quiet > /dev/null
     done
-    python - "$base" "$dir/compare" "$3" <<'PYTHON'
+    python - "$out" "$rows" "$base" <<'PYTHON'
 import json, pathlib, sys
-base, folder, names = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3].split()
-rows = []
-for name in names:
-    if name == base:
+out, rows, base = pathlib.Path(sys.argv[1]), sys.argv[2].split(), sys.argv[3]
+lines = []
+for row in rows:
+    if row == base:
         continue
-    report = json.loads((folder / f"{name}.json").read_text())
-    scores = report["scores"]
-    cells = []
+    report = json.loads((out / f"{row}-minus-{base}.json").read_text())
+    scores, cells = report["scores"], []
     for score in scores.values():
         low, high = score["interval"]
         p = score.get("p_randomisation", score["p_bootstrap"])
         cells.append(f"{score['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f}")
-    rows.append(f"| `{name}` | {' | '.join(cells)} |")
+    lines.append(f"| `{row}` | {' | '.join(cells)} |")
 print(f"\n| minus `{base}` | {' | '.join(f'ROUGE-{metric[5:]}' for metric in scores)} |\n|{'---|' * (len(scores) + 1)}")
-print(*rows, report["signature"], sep="\n")
+print(*lines, report["signature"], sep="\n")
 PYTHON
 }
 

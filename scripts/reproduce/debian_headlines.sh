@@ -120,4 +120,4 @@ for seed in $seeds; do
 done
 etads-analyse --source "$text/test.source" --reference "$text/test.target" --lead-words 8 "${summaries[@]}" \
     --json "$out/analysis.json"
-compare_with gru_seq2seq "$out" "$systems" "$seeds" "$text/test.target"
+difference_table "$systems" gru_seq2seq "$text"
