@@ -22,6 +22,7 @@ import time
 import warnings
 from pathlib import Path
 
+import generate_table
 import torch
 from bench_focus_attention import machine
 from bench_training_step import batch
@@ -35,8 +36,8 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
-BEGIN, END = "<!-- benchmarks/bench_presets.py --table -->\n\n", "\n\n<!-- end of the table -->"
-"""Stand around the table in docs/systems.md."""
+BEGIN = "<!-- benchmarks/bench_presets.py --table -->\n\n"
+"""Stands before the table in docs/systems.md."""
 COMMAND = [
     *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
     *("--clip-norm", "2", "--cpu", "--max-update", "1000"),
@@ -139,8 +140,7 @@ def main():
     made = table(json.loads(args.output.read_text()))
     print(made)
     if args.docs:
-        before, rest = args.docs.read_text(encoding="utf-8").split(BEGIN)
-        args.docs.write_text(before + BEGIN + made + END + rest.split(END, 1)[1], encoding="utf-8")
+        generate_table.write(made, args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -74,10 +74,10 @@ def _with_ratio(speed, name):
     return f" {speed[name]:.2f}{ratio}"
 
 
-def write(new_table, page):
-    """Put the table into a page, in the place of the one that is there."""
-    before, _, rest = page.read_text().partition(BEGIN)
+def write(new_table, page, begin=BEGIN):
+    """Put the table into a page, in the place of the one that is there, between ``begin`` and END."""
+    before, _, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"{page} has no place for the table: {BEGIN.strip()} … {END.strip()}")
-    page.write_text(before + BEGIN + new_table + END + after)
+        raise ValueError(f"{page} has no place for the table: {begin.strip()} … {END.strip()}")
+    page.write_text(before + begin + new_table + END + after)

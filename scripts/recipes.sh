@@ -159,6 +159,18 @@ share_training() {
     for name in checkpoints train.log finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
 }
 
+# tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: print the weights of extractive features that are the best for
+# the ABS in RUN on TEXT.source and TEXT.target, with summaries of LENGTH words; everything else is in DIR.
+tuned_weights() {
+    local run=$1 dir=$2 prepared=$3 length=$4 text=$5
+    shift 5
+    [ -f "$dir/model/config.json" ] ||
+        etads-export "$run" "$dir/model" --prepared "$prepared" --exact-length "$length" --no-repeat-ngram-size 1 --recombine 5 \
+            --unkpen 1000000 >&2
+    etads-tune "$dir/model" "$text.source" "$text.target" --mert --out "$dir" "$@" >&2
+    python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$dir/mert.json"
+}
+
 # read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, of all stages, leaves
 # some for the last one after stage_steps in each of the others.
 read_stages() {

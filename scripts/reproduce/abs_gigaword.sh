@@ -39,15 +39,6 @@ read_options "--data --duc --tune --tune-beam --out --rows --seeds --cpu --" "$@
 need_integer --tune-beam "$tune_beam"
 begin_gigaword "$all" 119505 68885
 
-# tuned_weights RUN DIR: print the weights that are the best for RUN's model on DUC-2003; everything else is in DIR.
-tuned_weights() {
-    [ -f "$2/model/config.json" ] ||
-        etads-export "$1" "$2/model" --prepared "$data/prepared" --exact-length 14 --no-repeat-ngram-size 1 --recombine 5 \
-            --unkpen 1000000 >&2
-    etads-tune "$2/model" "$tune/text/test.source" "$tune/text/test.target" --mert --nbest "$tune_beam" --out "$2" >&2
-    python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$2/mert.json"
-}
-
 for seed in $seeds; do
     model=$out/abs-$seed
     train_once "$model" "$data/prepared" --arch abs --optimizer sgd --lr 0.1 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
@@ -58,7 +49,7 @@ for seed in $seeds; do
         decoding=(--beam 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
         if [ "$row" = abs-plus ]; then
             weights=$RELEASED
-            [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed")
+            [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed" "$data/prepared" 14 "$tune/text/test" --nbest "$tune_beam")
             decoding+=(--extractive-weights "$weights")
             share_training "$run" "$model"
         fi

@@ -84,16 +84,6 @@ train_system() {
     esac
 }
 
-# tuned_weights RUN DIR: print the weights of extractive features that are the best for RUN's model on the validation pairs.
-tuned_weights() {
-    if [ ! "$2/mert.json" -nt "$1/finished.txt" ]; then
-        etads-export "$1" "$2/model" --prepared "$prepared" --exact-length 7 --no-repeat-ngram-size 1 --recombine 5 \
-            --unkpen 1000000 >&2
-        etads-tune "$2/model" "$text/valid.source" "$text/valid.target" --mert --nbest 20 --documents 200 --device cpu --out "$2" >&2
-    fi
-    python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$2/mert.json"
-}
-
 summaries=()
 for seed in $seeds; do
     for arch in $systems; do
@@ -101,7 +91,8 @@ for seed in $seeds; do
         if [ "$arch" = abs-plus ]; then
             train_system "$out/abs-$seed" abs "$seed"
             share_training "$run" "$out/abs-$seed"
-            decoding=(--extractive-weights "$(tuned_weights "$out/abs-$seed" "$out/tuning-$seed")")
+            weights=$(tuned_weights "$out/abs-$seed" "$out/tuning-$seed" "$prepared" 7 "$text/valid" --nbest 20 --documents 200 --device cpu)
+            decoding=(--extractive-weights "$weights")
         else
             train_system "$run" "$arch" "$seed"
         fi

@@ -3,6 +3,17 @@
 import json
 
 
+def has_weights(run, features):
+    """Whether summaries were found with weights of extractive features, those that were tuned, or with none."""
+    weights = ""
+    if features:
+        report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
+        weights = report["extractive_weights"]
+        assert report["metric"] == "rouge1-recall75" and weights.count(",") == 4
+    log = (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
+    assert f"'extractive_weights': '{weights}'" in log
+
+
 def attention_based(features):
     """Word vectors were scaled in each epoch; exact lengths, no unknown word; ``features``: with tuned weights."""
 
@@ -17,12 +28,6 @@ def attention_based(features):
         decoding = {"recombine": "5", "no_repeat_ngram_size": "1", "unkpen": "inf", "exact_length": "8"}
         assert {name: run.decoding(name) for name in decoding} == decoding
         assert "bytes:75" in (run.folder / "duc.json").read_text(encoding="utf-8")
-        weights = ""
-        if features:
-            report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
-            weights = report["extractive_weights"]
-            assert report["metric"] == "rouge1-recall75" and weights.count(",") == 4
-        log = (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
-        assert f"'extractive_weights': '{weights}'" in log
+        has_weights(run, features)
 
     return check

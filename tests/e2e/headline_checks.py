@@ -2,6 +2,7 @@
 
 import json
 
+from abs_checks import has_weights
 from recipe_checks import debian_transformer
 
 
@@ -33,12 +34,7 @@ def attention_based(features):
     def check(run):
         tokens = run.tokens()
         assert sum(map(len, tokens)) + run.unprinted() == 7 * len(tokens), tokens
-        weights = ""
-        if features:
-            report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
-            weights = report["extractive_weights"]
-            assert weights.count(",") == 4
-        assert f"'extractive_weights': '{weights}'" in (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
+        has_weights(run, features)
 
     return with_replacement(check)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from seeds import shifted
+from test_other_scores import write
 
 from fairseq_etads.evaluation import reward_scores
 from fairseq_etads.evaluation.command import main
@@ -17,11 +18,6 @@ from fairseq_etads.models.nli import EntailmentScorer, NliConfig, write_config, 
 HYPOTHESES = ["The w1 ! <q> it w2 .", "", "the the"]
 REFERENCES = ["w1 runs . <q> it stops .", "w3", "the w3"]
 DOCUMENTS = ["the w1 <q> it", "the it it w2", "the runs"]
-
-
-def write(path, lines):
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return str(path)
 
 
 @pytest.fixture
