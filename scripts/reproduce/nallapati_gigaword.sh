@@ -34,7 +34,7 @@
 #
 # As in the paper: width 400, vectors of 200, batches of 50 sorted within every ten, Adadelta, clipping, no dropout, at most
 # 15 epochs, the best by validation loss; beam 5, at most 30 words; for DUC exactly 30. The row with a pointer may write <unk>,
-# because it is taught to write it for words that are no candidates (docs/results.md). Deviations: the paper's rate of 0.001 is
+# because it is taught to write it for words that are no candidates (docs/experiments.md). Deviations: the paper's rate of 0.001 is
 # ignored (docs/recurrent.md says why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch;
 # the row with a pointer has one dictionary, in which the words of titles take the place of the rarest of articles, and the paper's
 # 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits are those of the

@@ -9,6 +9,7 @@ import re
 import pytest
 from abs_checks import attention_based
 from entailment_checks import entailment
+from evidence_checks import EVIDENCE
 from headline_checks import HEADLINES
 from recipe_checks import (
     aggregation,
@@ -38,6 +39,7 @@ from recipes import (
     cnndm,
     cnndm_for_bart,
     debian,
+    debian_prepared,
     gigaword,
     gigaword_of_row,
     sumpubmed,
@@ -207,24 +209,8 @@ RECIPES_AND_ROWS = [
         more=(*RECURRENT, "--readout-dim", "8", "--lr", "0.01"), scores=("rouge.json", "duc.json"),
     ),
     Recipe(
-        "debian_etads", debian,
-        {
-            "etads_basic": debian_transformer(),
-            "etads_focus": debian_transformer(focus=True),
-            "etads_saliency": debian_transformer(saliency=True),
-            "etads": debian_transformer(focus=True, saliency=True),
-        },
-        option="--archs", given=ON_DEBIAN, place="--text",
-    ),
-    Recipe(
-        "debian_memory", debian,
-        {
-            "etads_basic": debian_transformer(pointer=True),
-            "aggregation_transformer": debian_transformer(pointer=True, aggregation=True),
-            "es_transformer": debian_transformer(pointer=True, shared=True),
-            "gated_es_transformer": debian_transformer(pointer=True, shared=True, gate=True),
-        },
-        option="--archs", given=ON_DEBIAN, place="--text",
+        "evidence", debian_prepared, EVIDENCE, option="--systems", given=("--corpus", "debian", *STEPPED),
+        scores=("rouge.json",), steps={"lead-8-words": 0},
     ),
     Recipe(
         "debian_pointer", debian,

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Keep what a run of scripts/reproduce/evidence.sh has shown; scripts/results_page.py writes docs/results.md from that.
+
+    python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
+    python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
+
+The first writes extracts of the test documents, by a system that is not trained. The second keeps a run: a record is
+results/CORPUS/SYSTEM-SEED.json, with the command, what trained where, the scores of every test document, and the
+log-likelihood of every reference. So tests can be made of records alone, and later runs compared with earlier ones.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq_etads import __version__
+from fairseq_etads.evaluation.analysis import greedy_oracle, lead_words
+from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
+from fairseq_etads.evaluation.rouge import Settings
+from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
+from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+FORMAT = "fairseq-etads evidence 1"
+METRICS = ("rouge1", "rouge2", "rougeL")
+MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
+"""Figures of the mechanisms that criterions log in training."""
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def training_command(run: Path) -> str:
+    """The command that trained ``run``, with DATA and RUN instead of the folders."""
+    command = (run / "finished.txt").read_text(encoding="utf-8").strip()
+    command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
+    return re.sub(r"(?<=--save-dir )\S+", "RUN/checkpoints", command)
+
+
+def parameters(log: Path) -> int:
+    """How many weights the training with this log had."""
+    found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
+    if not found:
+        raise ValueError(f"{log}: fairseq-train did not say how many parameters there are")
+    return int(found.group(1).replace(",", ""))
+
+
+def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
+    """Name of a mechanism's figure -> its value after a step, after a tenth of the training, after two tenths ..."""
+    series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
+    return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
+
+
+def tenths(steps: List[int]) -> List[int]:
+    """The first of the steps, and those nearest to 1/10, 2/10 … 10/10 of the last."""
+    return [steps[0], *(min(steps, key=lambda step: abs(step - steps[-1] * part / 10)) for part in range(1, 11))]
+
+
+def git(*arguments: str) -> str:
+    """What git says of the repository."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def processor() -> str:
+    """The processor's name, and the widest instructions that it has."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    name = re.search(r"model name\s*: (.+)", text)
+    widest = next((kind for flag, kind in (("avx512f", ", AVX-512"), ("avx2", ", AVX2")) if f" {flag} " in text), "")
+    return (name.group(1) if name else platform.processor()) + widest
+
+
+def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
+    """What a record has of a system that was trained."""
+    path = find_log(str(run))
+    log, likelihoods = read_log(path), read_likelihoods(likelihood_file(run, "test", checkpoint))
+    perplexities = log.figures["ppl"]["valid"]
+    return {
+        "training": training_command(run),
+        "torch": importlib.metadata.version("torch"),
+        "parameters": parameters(path),
+        "steps": log.updates,
+        "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
+        "mechanisms": of_mechanisms(log),
+        "data": likelihoods.data,
+        "log_likelihood": [round(value, 3) for value in likelihoods.log_likelihood],
+        "tokens": likelihoods.tokens,
+        "unknown": likelihoods.unknown,
+    }
+
+
+def record(args: argparse.Namespace) -> None:
+    """Write the record of a run: RUN has analysis.json (of the system ``summaries``), rouge.json and scores.jsonl."""
+    run = args.run
+    rouge = read_json(run / "rouge.json")
+    lines = [json.loads(line) for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    content = {
+        "format": FORMAT,
+        "corpus": args.corpus,
+        "system": args.system,
+        "seed": args.seed,
+        "command": args.command,
+        "version": __version__,
+        "commit": git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else ""),
+        "python": platform.python_version(),
+        "processor": processor(),
+        "rouge": {"signature": rouge["signature"], "scores": rouge["scores"]},
+        "analysis": read_json(run / "analysis.json")["systems"]["summaries"]["figures"],
+        **(trained(run, args.checkpoint) if args.checkpoint else {}),
+        "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
+    }
+    path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(one_line_each(content), encoding="utf-8")
+    os.replace(partial, path)
+    print(f"{path}: recorded", file=sys.stderr)
+
+
+def one_line_each(content: Dict[str, Any]) -> str:
+    """JSON with a line for each entry, so that a change of one shows as one."""
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
+
+
+def extract(args: argparse.Namespace) -> None:
+    """Write an extract of each test document: its beginning, or the sentences that match its summary best."""
+    named = re.fullmatch(r"(lead|oracle)-(\d+)(-words)?", args.kind)
+    if not named:
+        raise SystemExit(f"--kind {args.kind}: choose lead-N, lead-N-words or oracle-N, with a number for N")
+    kind, number, words = named.groups()
+    limit, tokenize = int(number), Settings().tokenizer.tokenize
+    documents, references = (
+        (args.text / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in ("source", "target")
+    )
+    lines = []
+    for document, reference in zip(documents, references):
+        sentences = split_summary(document, SENTENCE_MARK)
+        if kind == "oracle":
+            target = tokenize(" ".join(split_summary(reference, SENTENCE_MARK)))
+            chosen = greedy_oracle([tokenize(sentence) for sentence in sentences], [target], limit)
+            sentences = [sentences[index] for index in chosen]
+        else:
+            sentences = lead_words(sentences, limit) if words else sentences[:limit]
+        lines.append(f" {SENTENCE_MARK} ".join(sentences))
+    args.summaries.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run ``extract`` or ``record``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    extracting = commands.add_parser("extract", help="summaries by a system that is not trained")
+    extracting.set_defaults(run_command=extract)
+    extracting.add_argument("summaries", type=Path, help="file to write, a summary a line")
+    extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
+    extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
+    recording = commands.add_parser("record", help="keep a run")
+    recording.set_defaults(run_command=record)
+    recording.add_argument(
+        "run", type=Path, help="folder with rouge.json, scores.jsonl and analysis.json; if trained, the log"
+    )
+    recording.add_argument("--corpus", required=True)
+    recording.add_argument("--system", required=True)
+    recording.add_argument("--seed", type=int, required=True, help="of the training; 0 if there was none")
+    recording.add_argument("--command", required=True, help="what makes this run")
+    recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="of a trained system: best or last")
+    recording.add_argument("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")
+    args = parser.parse_args()
+    args.run_command(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# What the papers' mechanisms are worth: systems that differ in one thing each, with the same data, steps and decoding.
+#
+#   scripts/prepare_debian.sh --out data/debian -- --tokens word --size 8000 --source-sentence-marks --factors tf idf
+#   scripts/reproduce/evidence.sh --corpus debian --data data/debian [options]
+#
+#   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
+#   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
+#
+#   --corpus NAME   debian or sumpubmed
+#   --data DIR      what the script above made
+#   --out DIR       runs and all they make (default: runs/evidence/CORPUS in the repository)
+#   --results DIR   gets a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); those of docs/results.md are in results/
+#   --systems LIST  default: all, below
+#   --seeds LIST    default: "1"
+#   --steps N       training steps of each model (default: 1500 on debian, 1300 on sumpubmed)
+#   --cpu           do not use a GPU
+#
+# Systems, all with a soft pointer unless said otherwise:
+#   etads_basic etads_focus etads_saliency etads      Table 2 of ETADS: neither mechanism, one of them, both
+#   etads_options     etads with --pointer-continue and the focus that begins narrow, about the query's own position
+#   layers_none layers_1-2 layers_3-4 layers_1-4      Table 6 of ETADS: which of four encoder layers have focus-attention
+#   plain add_1 proj_1 attn_1                         Table 4 of the Aggregation Transformer, with 3+3 layers
+#   es gated_es                                       layers shared by encoder and decoder, and the gate; 3+3 layers
+#   words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att feats_lvt2k   Nallapati et al.'s, without a pointer
+#   pg_coverage       the pointer-generator with coverage
+#   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, as its users would train it: no pointer
+#   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
+#                     sentences that match the summary best
+#
+# Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
+# tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). Nothing is chosen on the test pairs: length limits
+# and blocked n-grams are those that suited etads-1 on validation pairs, and hold for all systems.
+# Can be interrupted and started again, and calls with other systems or seeds can run beside it. Prints a table of all records of
+# the corpus. python scripts/results_page.py --help says how to test the papers' claims with them.
+
+source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
+
+all="etads_basic etads transformer_bpe etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es"
+all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
+corpus="" data="" out="" results="" seeds="1" steps="" systems=""
+read_options "--corpus --data --out --results --systems --seeds --steps --cpu" "$@"
+need_choice --corpus "$corpus" debian sumpubmed
+case $corpus in
+    debian)
+        words=(60 40) pieces=(80 50) usual_steps=1500
+        GENERATE=(--beam 5 --min-len 4 --max-len 30 --no-repeat-ngram-size 2)
+        extracts="lead-8-words" ;;
+    sumpubmed)
+        words=(200 100) pieces=(260 130) usual_steps=1300
+        GENERATE=(--beam 5 --min-len 35 --max-len 100 --no-repeat-ngram-size 3)
+        extracts="lead-3 oracle-3" ;;
+esac
+need_prepared --data "$data" "scripts/prepare_$corpus.sh"
+systems=${systems:-$extracts $all}
+need_choices --systems "$systems" "$extracts $all"
+steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
+results=${results:-$out/results}
+need_integer --steps "$steps"
+use_environment
+
+# train RUN PREPARED SEED ARCH [options of fairseq-train]
+train() {
+    local run=$1 prepared=$2 seed=$3 arch=$4
+    shift 4
+    train_once "$run" "$prepared" --arch "$arch" --optimizer adam --clip-norm 2 --max-update "$steps" --num-workers 0 \
+        --seed "$seed" ${device[@]+"${device[@]}"} "$@"
+}
+
+# train_transformer RUN PREPARED SEED ARCH [options of fairseq-train]: with the optimiser and the sizes of all Transformers here.
+train_transformer() {
+    local run=$1 prepared=$2 seed=$3 arch=$4
+    shift 4
+    train "$run" "$prepared" "$seed" "$arch" --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 \
+        --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 --dropout 0.1 \
+        --attention-dropout 0 --activation-dropout 0 --max-tokens 4000 --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay \
+        --warmup-updates $(((steps + 6) / 7)) --total-num-update "$steps" \
+        --truncate-source "${words[0]}" --truncate-target "${words[1]}" "$@"
+}
+
+# train_recurrent_system RUN SEED ARCH [options of fairseq-train]
+train_recurrent_system() {
+    local run=$1 seed=$2 arch=$3
+    shift 3
+    train "$run" "$data/prepared" "$seed" "$arch" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 \
+        --encoder-embed-dim 100 --encoder-hidden-size 128 --attention-dim 128 --dropout 0.2 --optimizer lazy_adam --lr 1e-3 \
+        --truncate-source "${words[0]}" --truncate-target "${words[1]}" "$@"
+}
+
+# train_system RUN SYSTEM SEED: train RUN, with all that makes SYSTEM what it is.
+train_system() {
+    local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3") pointer=("${SINUSOIDAL[@]}" --pointer soft)
+    local deeper=(--encoder-layers 3 --decoder-layers 3)
+    case $system in
+        etads_options)
+            train_transformer "${ours[@]}" etads "${pointer[@]}" --pointer-continue --focus-center relative \
+                --focus-initial-scope 2,2,2,half ;;
+        etads*) train_transformer "${ours[@]}" "$system" "${pointer[@]}" ;;
+        layers_*) train_transformer "${ours[@]}" etads "${pointer[@]}" --encoder-layers 4 --focus-layers "${system#layers_}" ;;
+        plain) train_transformer "${ours[@]}" etads_basic "${pointer[@]}" "${deeper[@]}" ;;
+        *_1)
+            train_transformer "${ours[@]}" aggregation_transformer "${pointer[@]}" "${deeper[@]}" \
+                --aggregation "${system%_1}" --aggregation-layers 1 ;;
+        es | gated_es) train_transformer "${ours[@]}" "${system}_transformer" "${pointer[@]}" "${deeper[@]}" ;;
+        transformer_bpe)
+            train_transformer "$run" "$out/pieces" "$seed" transformer --max-tokens $((4000 * ${pieces[0]} / ${words[0]})) \
+                --share-all-embeddings --truncate-source "${pieces[0]}" --truncate-target "${pieces[1]}" ;;
+        pg_coverage)
+            train_recurrent_system "$run" "$seed" pg_coverage --coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)) ;;
+        feats_lvt2k) train_recurrent_system "$run" "$seed" feats_lvt2k --source-factors tf:10,idf:10 ;;
+        *) train_recurrent_system "$run" "$seed" "$system" ;;
+    esac
+}
+
+# summarise_system RUN SYSTEM: the summaries of the test documents, and the likelihoods of their references.
+summarise_system() {
+    local run=$1 system=$2 prepared=$data/prepared options=()
+    checkpoint=best
+    case $system in
+        transformer_bpe) prepared=$out/pieces ;;
+        pg_coverage) checkpoint=last ;;  # the best by likelihood may be from before the coverage loss
+        *lvt2k*) options=(-- --replace-unknown) ;;
+    esac
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" ${device[@]+"${device[@]}"} \
+        --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" ${options[@]+"${options[@]}"}
+    [ "$run/likelihood-test-$checkpoint.json" -nt "$run/finished.txt" ] ||
+        supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
+}
+
+# record_system RUN SYSTEM SEED [CHECKPOINT]: the scores of the summaries, and the record.
+record_system() {
+    local run=$1 system=$2 seed=$3 record=$results/$corpus/$2-$3.json
+    [ ! "$record" -nt "$run/summaries.txt" ] || return 0
+    etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json" --per-example "$run/scores.jsonl"
+    etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "summaries=$run/summaries.txt" \
+        --json "$run/analysis.json" > /dev/null
+    python "$ROOT/scripts/evidence.py" record "$run" --corpus "$corpus" --system "$system" --seed "$seed" --results "$results" \
+        --command "scripts/reproduce/evidence.sh --corpus $corpus --systems $system --seeds $seed --steps $steps" \
+        ${4:+--checkpoint "$4"}
+}
+
+# what BPE knows, no words of ours do: its own prepared data
+case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces" --tokens bpe --size 8000 ;; esac
+
+for system in $systems; do
+    case $system in lead* | oracle*) run=$out/$system-1 ;; *) continue ;; esac
+    mkdir -p "$run"
+    [ -f "$run/summaries.txt" ] ||
+        python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
+    record_system "$run" "$system" 1
+done
+for seed in $seeds; do
+    for system in $systems; do
+        run=$out/$system-$seed
+        case $system in lead* | oracle*) continue ;; esac
+        train_system "$run" "$system" "$seed"
+        summarise_system "$run" "$system"
+        record_system "$run" "$system" "$seed" "$checkpoint"
+    done
+done
+python "$ROOT/scripts/results_page.py" --results "$results" --table "$corpus"

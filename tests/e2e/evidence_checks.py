@@ -1,0 +1,78 @@
+"""The systems of scripts/reproduce/evidence.sh, and what must be seen of each."""
+
+import json
+
+from recipe_checks import continuation, debian_transformer, recurrent
+
+PLAIN = {"pointer": True}
+
+
+def recorded(check):
+    """Its record has the scores of every document; and what ``check`` says."""
+
+    def both(run):
+        system = run.folder.name[: -len("-1")]
+        record = json.loads((run.folder.parent / f"results/debian/{system}-1.json").read_text(encoding="utf-8"))
+        assert {metric: len(scores) for metric, scores in record["f1"].items()} == dict.fromkeys(record["f1"], 3)
+        report = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))["scores"]
+        for metric, scores in record["f1"].items():
+            assert abs(sum(scores) / 3 - report[metric]["f1"]) < 0.01
+        assert "scripts/reproduce/evidence.sh --corpus debian" in record["command"]
+        if check is not None:
+            assert len(record["log_likelihood"]) == 3 and record["steps"] == 12
+            assert str(run.folder) not in json.dumps(record), "a path of this machine"
+            check(run)
+
+    return both
+
+
+def focus_in(layers):
+    """Which of four encoder layers have focus-attention."""
+
+    def check(run):
+        assert (run.layers("encoder.layers"), run.layers("focal.")) == ({1, 2, 3, 4}, set(layers))
+        assert run.layers("gate_q_proj") == {1, 2}
+
+    return check
+
+
+def three_layers(kind="none", **mechanisms):
+    """Three layers on both sides, and what stands between encoder and decoder."""
+
+    def check(run):
+        debian_transformer(**PLAIN, **mechanisms)(run)
+        assert run.layers("encoder.layers") == {1, 2, 3} and str(run.option("aggregation")) == kind
+
+    return check
+
+
+def of_fairseq(run):
+    """fairseq's own model, on pieces of words."""
+    command = (run.folder / "finished.txt").read_text(encoding="utf-8")
+    assert " --arch transformer " in command and "/pieces/bin " in command
+    assert not any("pointer" in key or "focal" in key for key in run.parameters)
+
+
+EVIDENCE = {
+    "lead-8-words": None,
+    "etads_basic": debian_transformer(**PLAIN),
+    "etads_focus": debian_transformer(**PLAIN, focus=True),
+    "etads_saliency": debian_transformer(**PLAIN, saliency=True),
+    "etads": continuation(False),
+    "etads_options": continuation(True),
+    "transformer_bpe": of_fairseq,
+    "plain": three_layers(),
+    **{f"{kind}_1": three_layers(kind, aggregation=kind != "add") for kind in ("add", "proj", "attn")},
+    "es": three_layers(shared=True),
+    "gated_es": three_layers(shared=True, gate=True),
+    "layers_none": focus_in(()),
+    "layers_1-2": focus_in((1, 2)),
+    "layers_3-4": focus_in((3, 4)),
+    "layers_1-4": focus_in((1, 2, 3, 4)),
+    "words_lvt2k": recurrent(2000),
+    "words_lvt2k_hieratt": recurrent(2000, sentences=True),
+    "words_lvt2k_temp_att": recurrent(2000, temporal=True),
+    "feats_lvt2k": recurrent(2000, factors=("tf", "idf")),
+    "pg_coverage": recurrent(pointer="soft", coverage=True),
+}
+EVIDENCE = {system: recorded(check) for system, check in EVIDENCE.items()}
