@@ -103,7 +103,7 @@ train_system() {
                 --aggregation "${system%_1}" --aggregation-layers 1 ;;
         es | gated_es) train_transformer "${ours[@]}" "${system}_transformer" "${pointer[@]}" "${deeper[@]}" ;;
         transformer_bpe)
-            train_transformer "$run" "$out/pieces" "$seed" transformer --max-tokens $((4000 * ${pieces[0]} / ${words[0]})) \
+            train_transformer "$run" "$out/pieces/prepared" "$seed" transformer --max-tokens $((4000 * ${pieces[0]} / ${words[0]})) \
                 --share-all-embeddings --truncate-source "${pieces[0]}" --truncate-target "${pieces[1]}" ;;
         pg_coverage)
             train_recurrent_system "$run" "$seed" pg_coverage --coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)) ;;
@@ -117,7 +117,7 @@ summarise_system() {
     local run=$1 system=$2 prepared=$data/prepared options=()
     checkpoint=best
     case $system in
-        transformer_bpe) prepared=$out/pieces ;;
+        transformer_bpe) prepared=$out/pieces/prepared ;;
         pg_coverage) checkpoint=last ;;  # the best by likelihood may be from before the coverage loss
         *lvt2k*) options=(-- --replace-unknown) ;;
     esac
@@ -140,7 +140,7 @@ record_system() {
 }
 
 # what BPE knows, no words of ours do: its own prepared data
-case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces" --tokens bpe --size 8000 ;; esac
+case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
 
 for system in $systems; do
     case $system in lead* | oracle*) run=$out/$system-1 ;; *) continue ;; esac

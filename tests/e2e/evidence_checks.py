@@ -49,7 +49,7 @@ def three_layers(kind="none", **mechanisms):
 def of_fairseq(run):
     """fairseq's own model, on pieces of words."""
     command = (run.folder / "finished.txt").read_text(encoding="utf-8")
-    assert " --arch transformer " in command and "/pieces/bin " in command
+    assert " --arch transformer " in command and "/pieces/prepared/bin " in command
     assert not any("pointer" in key or "focal" in key for key in run.parameters)
 
 

@@ -1,0 +1,130 @@
+"""docs/results.md is what the records in results/ say, and its verdicts follow from the scores."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+results_page, evidence = load("results_page"), load("evidence")
+
+
+def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
+    """A record of a system whose scores are above those of others by ``gain``, and its log p a word by ``likely``."""
+    rng = np.random.default_rng(0)
+    noise = np.random.default_rng([seed, len(system)]).normal(scale=0.5, size=documents)
+    base = rng.uniform(20, 60, size=documents) + noise + gain
+    tokens = rng.integers(4, 9, size=documents)
+    scores = {metric: [round(float(value), 2) for value in base - 10 * n] for n, metric in enumerate(evidence.METRICS)}
+    score = {"f1": 40.0, "f1_interval": [38.0, 42.0]}
+    return {
+        "system": system, "seed": seed, "steps": 100, "parameters": 2_000_000, "valid_perplexity": 20.0, "f1": scores,
+        "rouge": {"signature": "ROUGE|made up", "scores": dict.fromkeys(scores, score)},
+        "analysis": dict.fromkeys(results_page.ANALYSED.values(), 1.0),
+        "tokens": tokens.tolist(), "unknown": [0] * documents,
+        "log_likelihood": ((rng.normal(-4, 1, size=documents) + likely + noise / 100) * tokens).tolist(),
+        "mechanisms": {"gate": [0.5] * 11},
+    }  # fmt: skip
+
+
+def write(folder, *records):
+    for record in records:
+        path = folder / "debian" / f"{record['system']}-{record['seed']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def rows(text, first, second):
+    return [line for line in text.splitlines() if f"`{first}` minus `{second}`" in line]
+
+
+@pytest.mark.parametrize(
+    "gain,likely,verdict",
+    [
+        (3, 0, "**holds**"),
+        (-3, 0.5, "**does not hold**, likelier"),
+        (0, -0.5, "undecided, less likely"),
+        (0, 0, "undecided"),
+    ],
+)
+@pytest.mark.parametrize("seeds", [(1,), (1, 2, 3)])
+def test_verdicts_follow_from_the_scores(gain, likely, verdict, seeds, tmp_path, monkeypatch):
+    monkeypatch.setattr(results_page, "RESAMPLES", 400)
+    for seed in seeds:
+        write(tmp_path, made_up("etads_focus", seed, gain, likely), made_up("etads_basic", seed))
+    (row,) = rows(results_page.page(tmp_path), "etads_focus", "etads_basic")
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[-1] == verdict and cells[4] == str(len(seeds))
+    assert float(cells[8].split(" ")[0]) == pytest.approx(gain, abs=0.5)
+
+
+def test_likelihoods_of_other_words_are_not_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(results_page, "RESAMPLES", 100)
+    pieces = made_up("etads_basic", 1)
+    pieces["tokens"] = [count + 1 for count in pieces["tokens"]]
+    write(tmp_path, made_up("etads_focus", 1), pieces)
+    (row,) = rows(results_page.page(tmp_path), "etads_focus", "etads_basic")
+    assert "| – " in row
+
+
+def test_only_seeds_that_both_have_are_compared():
+    first, second = [made_up("a", seed) for seed in (1, 2, 3)], [made_up("b", seed) for seed in (2, 3, 4)]
+    chosen = results_page.same_seeds(first, second)
+    assert [[record["seed"] for record in records] for records in chosen] == [[2, 3], [2, 3]]
+
+
+def test_tenths_are_the_nearest_steps():
+    assert evidence.tenths(list(range(10, 101, 10))) == [10, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert evidence.tenths([7]) == [7] * 11
+
+
+def test_folders_of_a_machine_are_left_out_of_commands(tmp_path):
+    command = "fairseq-train /home/me/data/bin --seed 1 --save-dir /home/me/run/checkpoints"
+    (tmp_path / "finished.txt").write_text(command + "\n", encoding="utf-8")
+    assert evidence.training_command(tmp_path) == "fairseq-train DATA/bin --seed 1 --save-dir RUN/checkpoints"
+
+
+RECORDS = {corpus: results_page.read_records(ROOT / "results" / corpus) for corpus in results_page.CORPORA}
+PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("corpus", results_page.CORPORA)
+def test_the_page_has_the_table_of_every_record(corpus):
+    assert results_page.systems_table(results_page.sorted_records(RECORDS[corpus])) in PAGE
+
+
+def test_the_page_has_the_difference_of_every_claim():
+    """All of the page but intervals and p-values, which take a minute: ``results_page.py --check``."""
+    found = results_page.tested(RECORDS)
+    assert found
+    for claim, corpus, first, second in found:
+        shown = [row for row in rows(PAGE, claim.first, claim.second) if results_page.CORPORA[corpus] in row]
+        means = [results_page.scores_of(records).mean(axis=(0, 1)) for records in (first, second)]
+        cells = [cell.strip() for cell in shown[0].strip("|").split("|")]
+        assert [float(cell.split(" ")[0]) for cell in cells[5:9]] == pytest.approx(means[0] - means[1], abs=0.006)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results").glob("*/*.json")), ids=lambda path: "/".join(path.parts[-2:])
+)
+def test_records_are_of_clean_commits_and_scores_agree(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert path.name == f"{record['system']}-{record['seed']}.json" and path.parent.name == record["corpus"]
+    assert re.fullmatch(r"[0-9a-f]{40}", record["commit"]), "the sources had changes that no commit has"
+    assert not re.search(r"/(home|root|work|tmp)/", json.dumps(record))
+    for metric, scores in record["f1"].items():
+        assert np.mean(scores) == pytest.approx(record["rouge"]["scores"][metric]["f1"], abs=0.005)
