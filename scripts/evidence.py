@@ -100,7 +100,7 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
 
 
 def record(args: argparse.Namespace) -> None:
-    """Write the record of a run: RUN has analysis.json (of the system ``summaries``), rouge.json and scores.jsonl."""
+    """Write the record of a run, which has rouge.json, scores.jsonl, analysis.json and perhaps attention.json."""
     run = args.run
     rouge = read_json(run / "rouge.json")
     lines = [json.loads(line) for line in (run / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -117,6 +117,7 @@ def record(args: argparse.Namespace) -> None:
         "rouge": {"signature": rouge["signature"], "scores": rouge["scores"]},
         "analysis": read_json(run / "analysis.json")["systems"]["summaries"]["figures"],
         **(trained(run, args.checkpoint) if args.checkpoint else {}),
+        **({"attention": read_json(run / "attention.json")} if (run / "attention.json").exists() else {}),
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"

@@ -48,7 +48,7 @@ case $corpus in
         extracts="lead-8-words" ;;
     sumpubmed)
         words=(200 100) pieces=(260 130) usual_steps=1300
-        GENERATE=(--beam 5 --min-len 35 --max-len 100 --no-repeat-ngram-size 3)
+        GENERATE=(--beam 5 --min-len 60 --max-len 100 --no-repeat-ngram-size 3)
         extracts="lead-3 oracle-3" ;;
 esac
 need_prepared --data "$data" "scripts/prepare_$corpus.sh"
@@ -134,6 +134,10 @@ record_system() {
     etads-rouge "$run/summaries.txt" "$data/text/test.target" --json "$run/rouge.json" --per-example "$run/scores.jsonl"
     etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "summaries=$run/summaries.txt" \
         --json "$run/analysis.json" > /dev/null
+    case $system in
+        etads_basic) ;;
+        etads* | layers_*) python "$ROOT/scripts/attention_figures.py" "$run" --prepared "$data/prepared" --json "$run/attention.json" ;;
+    esac
     python "$ROOT/scripts/evidence.py" record "$run" --corpus "$corpus" --system "$system" --seed "$seed" --results "$results" \
         --command "scripts/reproduce/evidence.sh --corpus $corpus --systems $system --seeds $seed --steps $steps" \
         ${4:+--checkpoint "$4"}

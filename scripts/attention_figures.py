@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Measure where the focus-attention of a trained model looks, and what its saliency gate closes, by layer and head.
+
+    python scripts/attention_figures.py RUN --prepared DIR --json FILE
+
+The same pairs are looked at twice: with the weights that training began with, and with those of the checkpoint. Of
+focus-attention: the centre mu and the scope sigma as parts of the document's length, for words in each tenth of their
+document. Of saliency-selection: which share of the attention the gate lets through (1 with the normalised form). Layers
+without the mechanisms are left out.
+"""
+
+import argparse
+import json
+import logging
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, DefaultDict, Dict, List
+
+import torch
+from fairseq import checkpoint_utils, utils
+from torch import Tensor
+
+import fairseq_etads.plugin  # noqa: F401  # so that checkpoints load
+from fairseq_etads.layers.figures import AttentionRecord, record
+
+TENTHS = 10
+
+
+class Means:
+    """Means of figures over batches."""
+
+    def __init__(self) -> None:
+        self._sums: DefaultDict[str, Any] = defaultdict(float)
+        self._counts: DefaultDict[str, Any] = defaultdict(float)
+
+    def add(self, name: str, values: Tensor, counts: Tensor) -> None:
+        """Add sums and counts of the same shape."""
+        self._sums[name] = self._sums[name] + values
+        self._counts[name] = self._counts[name] + counts
+
+    def result(self) -> Dict[str, List[Any]]:
+        """Name -> means."""
+        return {name: rounded(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
+
+
+def rounded(values: Tensor) -> List[Any]:
+    """As lists of numbers with four digits."""
+    return torch.round(values.double(), decimals=4).tolist()
+
+
+def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
+    """Add mu / m and sigma / m of each head (H, tenths); ``real`` (B, S) is False at padding."""
+    lengths = real.sum(dim=1)  # (B,)
+    order = real.cumsum(dim=1) - 1
+    tenth = (order * TENTHS).div(lengths[:, None], rounding_mode="floor").clamp(0, TENTHS - 1)
+    inside = torch.nn.functional.one_hot(tenth, TENTHS) * real[..., None]  # (B, S, tenths)
+    counts = inside.sum(dim=(0, 1)).float()
+    for name, values in (("center", found.center), ("scope", found.scope)):
+        assert values is not None
+        parts = values / lengths[:, None, None]
+        means.add(name, torch.einsum("bhs,bst->ht", parts.float(), inside.float()), counts.expand(values.shape[1], -1))
+
+
+def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
+    """Add the share that the gate of each head lets through (H,); ``written`` (B, T) is False at padding."""
+    assert found.gated is not None
+    share = (found.gated.sum(-1) * written[:, None]).sum(dim=(0, 2))  # (H,)
+    means.add("gate", share, written.sum().float().expand_as(share))
+
+
+@torch.no_grad()
+def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
+    """Module -> its figures, over the first ``pairs`` of a data set."""
+    dataset = task.dataset(subset)
+    found: Dict[str, Means] = defaultdict(Means)
+    model.eval()
+    for start in range(0, min(pairs, len(dataset)), 20):
+        sample = dataset.collater([dataset[number] for number in range(start, min(start + 20, pairs, len(dataset)))])
+        with record(model) as records:
+            model(**sample["net_input"])
+        real = sample["net_input"]["src_tokens"].ne(task.src_dict.pad())
+        written = sample["target"].ne(task.tgt_dict.pad())
+        for name, attention in records.items():
+            if attention.center is not None:
+                add_focus(found[name], attention, real)
+            if attention.gated is not None:
+                add_gate(found[name], attention, real, written)
+    return {name: means.result() for name, means in found.items()}
+
+
+def main() -> None:
+    """Measure, and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="what scripts/train.sh made")
+    parser.add_argument("--prepared", type=Path, required=True, help="its prepared data")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: %(default)s")
+    parser.add_argument("--subset", default="valid", help="of the data (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=200, help="the first of them (default: %(default)s)")
+    parser.add_argument("--json", type=Path, required=True, help="file to write")
+    args = parser.parse_args()
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+    path = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
+    overrides = {"data": str(args.prepared / "bin"), "init_from": None}
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+    task.load_dataset(args.subset)
+    utils.set_torch_seed(cfg.common.seed)  # as fairseq-train does before it builds the model
+    before = task.build_model(cfg.model)
+    figures = {"before": measure(before, task, args.subset, args.pairs)}
+    figures["after"] = measure(models[0], task, args.subset, args.pairs)
+    args.json.write_text(json.dumps(figures) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
