@@ -288,6 +288,59 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
                 if values and (name != "p_gen" or system == "etads"):
                     rows.append([CORPORA[corpus], f"`{system}`", what, *(f"{value:.2f}" for value in values[::2])])
     yield table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
+    yield from attention_section(records)
+
+
+BY_LAYER = """\
+
+The same by layer, over 200 validation pairs, before and after the training. *centre moves*: how much further to the end
+mu is for the words of a document's last tenth than for those of its first; 0.9 if it followed the words, 0 if it stays.
+*scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
+heads (and the least to the most).
+"""
+
+
+def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
+    """ "before" and "after" -> module -> its figures, of the first training of a system; None without any."""
+    return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
+
+
+def attention_section(records: Dict[str, Records]) -> Iterator[str]:
+    """Focus and gate by layer, with pictures."""
+    rows = []
+    for corpus, systems in records.items():
+        for system in systems:
+            attention = attention_of(systems, system)
+            for module in attention["after"] if attention else ():
+                before, after = (attention[when][module] for when in ("before", "after"))
+                rows.append(
+                    [CORPORA[corpus], f"`{system}`", layer_name(module), *layer_cells(before), *layer_cells(after)]
+                )
+    if rows:
+        yield BY_LAYER
+        heads = ["centre moves", "scope", "gate"]
+        yield table(rows, ["corpus", "system", "layer", *heads, *(f"{head}, after" for head in heads)])
+    for corpus, systems in records.items():
+        if attention_of(systems, "etads"):
+            what = f"{CORPORA[corpus]}: centre and scope of each head by the place of the query, and gates, of etads"
+            yield f"\n![{what}.](pictures/attention_{corpus}.svg)"
+
+
+def layer_name(module: str) -> str:
+    """Such as "encoder 1" of "encoder.layers.0.self_attn"."""
+    side, _, number, *_ = module.split(".")
+    return f"{side} {int(number) + 1}"
+
+
+def layer_cells(figures: Dict[str, Any]) -> List[str]:
+    """How far the centre moves, scope, gate; what the layer does not have is empty."""
+    cells = ["", "", ""]
+    if "center" in figures:
+        cells[0] = f"{np.mean([head[-1] - head[0] for head in figures['center']]):+.2f}"
+        cells[1] = f"{np.mean(figures['scope']):.2f}"
+    if "gate" in figures:
+        cells[2] = f"{np.mean(figures['gate']):.3f} ({min(figures['gate']):.3f} to {max(figures['gate']):.3f})"
+    return cells
 
 
 def page(results: Path) -> str:
