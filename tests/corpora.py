@@ -5,7 +5,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Dict, Sequence
 
 TOPICS = ["audio", "video", "network", "font", "kernel", "mail", "game", "music"]
 
@@ -107,6 +107,30 @@ def sumpubmed(folder: Path, articles: int = 5) -> Path:
         text = f"BACKGROUND\n{words}\n\n\nRESULTS\nit does nothing.\n\n\nCONCLUSIONS\nnone.\n"
         write(folder / "abstract" / f"abstract_{number}.txt", text)
     return folder
+
+
+def squad(folder: Path, version: str = "1.1") -> Path:
+    """train and dev, with articles of a paragraph: two sentences with answers, one without."""
+    for name, topics in (("train", TOPICS[:6]), ("dev", TOPICS[6:])):
+        articles = []
+        for number, topic in enumerate(topics):
+            context = (
+                f"The {topic} was made by Dr. Ada Zeno\nin 18{number:02d}. No question. It weighs {number + 2} tons."
+            )
+            questions = [
+                {"id": f"{topic}-{answer}", "question": "What?", "answers": [place(context, answer)]}
+                for answer in ("Ada Zeno", f"18{number:02d}", f"{number + 2} tons")
+            ]
+            impossible = {"id": f"{topic}-none", "question": "Why?", "answers": [], "is_impossible": True}
+            article = {"title": topic, "paragraphs": [{"context": context, "qas": [*questions, impossible]}]}
+            articles.append(article)
+        write(folder / f"{name}-v{version}.json", json.dumps({"version": version, "data": articles}))
+    return folder
+
+
+def place(context: str, answer: str) -> Dict[str, Any]:
+    """An answer as SQuAD has it."""
+    return {"text": answer, "answer_start": context.index(answer)}
 
 
 def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:

@@ -6,9 +6,10 @@ from .duc import Duc
 from .gigaword import Gigaword
 from .hugging_face import HuggingFace
 from .parallel import Parallel
+from .squad import Squad
 from .sumpubmed import SumPubMed
 from .tables import SciTldr, Table
 
-READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Table, HuggingFace, Parallel)
+READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Squad, Table, HuggingFace, Parallel)
 
 __all__ = ["READERS", "Reader"]

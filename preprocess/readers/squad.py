@@ -1,0 +1,120 @@
+"""SQuAD (Rajpurkar et al. 2016, 2018): a sentence of an encyclopedia -> the answers to questions that stand in it.
+
+For a tagger of salient words and not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words`` labels the
+words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from fairseq_etads.text.files import InputError
+from fairseq_etads.text.words import split_sentences
+
+from ..documents import BadDocument, Document
+from .base import Reader, existing, first_existing
+
+VERSIONS = ("1.1", "2.0")
+FILES = {"train": "train", "valid": "dev"}
+"""Split -> how the names of its file begin."""
+
+
+class Sentence(NamedTuple):
+    """A sentence with its answers, where it stands, and what is wrong with it, if anything."""
+
+    text: str
+    answers: List[str]
+    where: str
+    reason: str = ""
+
+
+class Squad(Reader):
+    name = "squad"
+    summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, to train a tagger of salient words"
+    description = """\
+train-v1.1.json and dev-v1.1.json (or v2.0) as they are published, perhaps compressed; dev becomes valid. A document
+is a sentence that holds an answer, its summary all answers in it, shortest texts first; questions are not used. Prepare
+the data with the dictionary of the summariser (etads-prepare --like), label the answers with etads-labels --kind words,
+train --arch word_tagger, and give its checkpoint to --rougesal-saliency."""
+    splits_text = False
+
+    def __init__(self, args: argparse.Namespace):
+        super().__init__(args)
+        folder = existing("--data", args.data, directory=True)
+        versions = (args.squad_version,) if args.squad_version else VERSIONS
+        for version in versions:
+            names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
+            found = {split: first_existing([folder], [name]) for split, name in names.items()}
+            self.files = {split: path for split, path in found.items() if path}
+            if self.files:
+                return
+        wanted = " or ".join(f"train-v{version}.json" for version in versions)
+        raise InputError(f"--data {folder}: no {wanted}, nor dev of the same version")
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--data", metavar="DIR", type=Path, required=True, help="with the files")
+        add("--squad-version", choices=VERSIONS, help="default: the first that is there")
+
+    def splits(self) -> List[str]:
+        return list(self.files)
+
+    def inputs(self) -> Dict[str, List[Path]]:
+        return {split: [path] for split, path in self.files.items()}
+
+    def items(self, split: str) -> Iterator[Any]:
+        path = self.files[split]
+        try:
+            articles = json.loads("\n".join(self.lines(path)))["data"]
+            paragraphs = [
+                (i, j, p) for i, article in enumerate(articles, 1) for j, p in enumerate(article["paragraphs"], 1)
+            ]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{path}: not SQuAD's JSON ({type(error).__name__}: {error})") from None
+        for article, number, paragraph in paragraphs:
+            yield from sentences_of(paragraph, f"{path}, article {article}, paragraph {number}")
+
+    def where(self, item: Sentence) -> str:
+        return item.where
+
+    def parse(self, item: Sentence) -> Document:
+        if item.reason:
+            raise BadDocument(item.reason)
+        self.check_utf8(item.text)
+        return Document([item.text], [item.answers], source_in_sentences=True, targets_in_sentences=True)
+
+
+def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
+    """The sentences of a paragraph that hold an answer, or a part of one; a damaged paragraph is one that says why."""
+    try:
+        context, spans = paragraph["context"], _spans(paragraph)
+        if not isinstance(context, str):
+            raise TypeError("its context is no text")
+        if any(context[start : start + len(answer)] != answer for start, answer in spans):
+            return [Sentence("", [], where, "answer that is not where answer_start says")]
+    except (KeyError, TypeError, ValueError):
+        return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
+    found, place = [], 0
+    for sentence in split_sentences(context):
+        # the splitter may put other white space between words
+        match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
+        start, end = match.span() if match else (place, place)
+        place = end
+        parts = {context[max(start, at) : min(end, at + len(answer))].strip() for at, answer in spans}
+        answers = sorted(parts - {""}, key=lambda text: (len(text), text))
+        if answers:
+            found.append(Sentence(sentence, answers, where))
+    return found
+
+
+def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
+    """Start and text of every answer; questions of SQuAD 2.0 that cannot be answered have none."""
+    answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
+    spans = [(answer["answer_start"], answer["text"]) for answer in answers]
+    for start, text in spans:
+        if not isinstance(start, int) or not isinstance(text, str) or start < 0:
+            raise TypeError("an answer is not a place and a text")
+    return spans
