@@ -3,10 +3,15 @@
 
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
+    python scripts/evidence.py hypotheses LOG TOKENS
+    python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
-The first writes extracts of the test documents, by a system that is not trained. The second keeps a run: a record is
-results/CORPUS/SYSTEM-SEED.json, with the command, what trained where, the scores of every test document, and the
-log-likelihood of every reference. So tests can be made of records alone, and later runs compared with earlier ones.
+The first writes extracts of the test documents, by a system that is not trained. The second keeps a run; the others
+make summaries of what another program's search has printed.
+
+A record is results/CORPUS/SYSTEM-SEED.json, with the command, what trained where, the scores of every test document,
+and the log-likelihood of every reference. So tests can be made of records alone, and later runs compared with earlier
+ones.
 """
 
 import argparse
@@ -83,8 +88,13 @@ def processor() -> str:
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
     """What a record has of a system that was trained."""
     path = find_log(str(run))
-    log, likelihoods = read_log(path), read_likelihoods(likelihood_file(run, "test", checkpoint))
+    log, file = read_log(path), likelihood_file(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
+    likelihoods: Dict[str, Any] = {}
+    if file.exists():
+        found = read_likelihoods(file)
+        rounded = [round(value, 3) for value in found.log_likelihood]
+        likelihoods = {"data": found.data, "log_likelihood": rounded, "tokens": found.tokens, "unknown": found.unknown}
     return {
         "training": training_command(run),
         "torch": importlib.metadata.version("torch"),
@@ -92,10 +102,7 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
         "steps": log.updates,
         "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
         "mechanisms": of_mechanisms(log),
-        "data": likelihoods.data,
-        "log_likelihood": [round(value, 3) for value in likelihoods.log_likelihood],
-        "tokens": likelihoods.tokens,
-        "unknown": likelihoods.unknown,
+        **likelihoods,
     }
 
 
@@ -156,8 +163,26 @@ def extract(args: argparse.Namespace) -> None:
     args.summaries.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def hypotheses(args: argparse.Namespace) -> None:
+    """Write the best hypotheses in a log of fairseq-generate, in the order of the documents."""
+    found = re.findall(r"^H-(\d+)\t\S+\t(.*)$", args.log.read_text(encoding="utf-8"), re.MULTILINE)
+    lines = [text for _, text in sorted((int(number), text) for number, text in found)]
+    args.tokens.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def detokenise(args: argparse.Namespace) -> None:
+    """Write lines of words of prepared data as text."""
+    from fairseq_etads.commands.words_to_text import detokenizer_of  # late: it imports torch
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+    dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))
+    tokenizer = detokenizer_of(dictionary, "none", args.prepared)
+    lines = args.words.read_text(encoding="utf-8").splitlines()
+    args.text.write_text("".join(f"{tokenizer.decode(line)}\n" for line in lines), encoding="utf-8")
+
+
 def main() -> None:
-    """Run ``extract`` or ``record``."""
+    """Run a command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     extracting = commands.add_parser("extract", help="summaries by a system that is not trained")
@@ -165,6 +190,15 @@ def main() -> None:
     extracting.add_argument("summaries", type=Path, help="file to write, a summary a line")
     extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
+    finding = commands.add_parser("hypotheses", help="the summaries in a log of fairseq-generate, as tokens")
+    finding.set_defaults(run_command=hypotheses)
+    finding.add_argument("log", type=Path)
+    finding.add_argument("tokens", type=Path, help="file to write")
+    joining = commands.add_parser("detokenise", help="words as text")
+    joining.set_defaults(run_command=detokenise)
+    joining.add_argument("words", type=Path)
+    joining.add_argument("text", type=Path, help="file to write")
+    joining.add_argument("--prepared", type=Path, required=True, help="the prepared data that the words are of")
     recording = commands.add_parser("record", help="keep a run")
     recording.set_defaults(run_command=record)
     recording.add_argument(

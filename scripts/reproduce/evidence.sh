@@ -7,7 +7,7 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
-#   --corpus NAME   debian or sumpubmed
+#   --corpus NAME   debian (default) or sumpubmed
 #   --data DIR      what the script above made
 #   --out DIR       runs and all they make (default: runs/evidence/CORPUS in the repository)
 #   --results DIR   gets a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); those of docs/results.md are in results/
@@ -25,6 +25,7 @@
 #   words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att feats_lvt2k   Nallapati et al.'s, without a pointer
 #   pg_coverage       the pointer-generator with coverage
 #   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, as its users would train it: no pointer
+#   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   nothing trained: the document's first words or sentences; the three
 #                     sentences that match the summary best
 #
@@ -36,9 +37,9 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
-all="etads_basic etads transformer_bpe etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es"
+all="etads_basic etads transformer_bpe transformer_pointer etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es"
 all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
-corpus="" data="" out="" results="" seeds="1" steps="" systems=""
+corpus=debian data="" out="" results="" seeds="1" steps="" systems=""
 read_options "--corpus --data --out --results --systems --seeds --steps --cpu" "$@"
 need_choice --corpus "$corpus" debian sumpubmed
 case $corpus in
@@ -57,7 +58,10 @@ need_choices --systems "$systems" "$extracts $all"
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
+cut=(--truncate-source "${words[0]}" --truncate-target "${words[1]}")
 use_environment
+example=$(python -c "import importlib.util; print(*importlib.util.find_spec('fairseq').submodule_search_locations)")
+example+=/examples/pointer_generator
 
 # train RUN PREPARED SEED ARCH [options of fairseq-train]
 train() {
@@ -73,9 +77,8 @@ train_transformer() {
     shift 4
     train "$run" "$prepared" "$seed" "$arch" --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 \
         --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 --dropout 0.1 \
-        --attention-dropout 0 --activation-dropout 0 --max-tokens 4000 --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay \
-        --warmup-updates $(((steps + 6) / 7)) --total-num-update "$steps" \
-        --truncate-source "${words[0]}" --truncate-target "${words[1]}" "$@"
+        --attention-dropout 0 --activation-dropout 0 --max-tokens 4000 --adam-betas '(0.9, 0.98)' --lr 3e-3 \
+        --lr-scheduler polynomial_decay --warmup-updates $(((steps + 6) / 7)) --total-num-update "$steps" "$@"
 }
 
 # train_recurrent_system RUN SEED ARCH [options of fairseq-train]
@@ -84,12 +87,48 @@ train_recurrent_system() {
     shift 3
     train "$run" "$data/prepared" "$seed" "$arch" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 \
         --encoder-embed-dim 100 --encoder-hidden-size 128 --attention-dim 128 --dropout 0.2 --optimizer lazy_adam --lr 1e-3 \
-        --truncate-source "${words[0]}" --truncate-target "${words[1]}" "$@"
+        "${cut[@]}" "$@"
+}
+
+# prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
+# the words that are not known; in OUT/example.
+prepare_example() {
+    local dir=$out/example split side column
+    [ ! -f "$dir/finished.txt" ] || return 0
+    mkdir -p "$dir"
+    head -n "$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vocabulary"]["known"]["source"])' \
+        "$data/prepared/report.json")" "$data/prepared/dict.txt" > "$dir/dict.txt"
+    cut -d " " -f 1 "$dir/dict.txt" > "$dir/known.txt"
+    for ((column = 0; column < words[0]; column++)); do echo "<unk-$column> 0"; done >> "$dir/dict.txt"
+    for split in train valid test; do
+        for side in source target; do
+            column=$([ "$side" = source ] && echo "${words[0]}" || echo "${words[1]}")
+            cut -d " " -f "1-$column" "$data/prepared/tokens/$split.$side" > "$dir/words.$split.$side"
+        done
+        supervise python "$example/preprocess.py" --source "$dir/words.$split.source" --target "$dir/words.$split.target" \
+            --vocab "$dir/known.txt" --source-out "$dir/$split.source" --target-out "$dir/$split.target"
+    done
+    supervise fairseq-preprocess --source-lang source --target-lang target --trainpref "$dir/train" --validpref "$dir/valid" \
+        --testpref "$dir/test" --srcdict "$dir/dict.txt" --tgtdict "$dir/dict.txt" --destdir "$dir/bin" > "$dir/log.txt" 2>&1
+    touch "$dir/finished.txt"
+}
+
+# summarise_by_example RUN: the summaries of the test documents, by fairseq's own search with the options of GENERATE.
+summarise_by_example() {
+    local run=$1 dir=$out/example
+    [ ! "$run/summaries.txt" -nt "$run/finished.txt" ] || return 0
+    local search=("${GENERATE[@]/--max-len/--max-len-b}")
+    say "summarising the test documents with fairseq's example"
+    run_fairseq "$run/summaries.log" -- fairseq-generate "$dir/bin" --user-dir "$example/pointer_generator_src" \
+        --task translation --path "$run/checkpoints/checkpoint_best.pt" --max-tokens 8000 --required-batch-size-multiple 1 "${search[@]}" ${device[@]+"${device[@]}"}
+    python "$ROOT/scripts/evidence.py" hypotheses "$run/summaries.log" "$run/tokens.txt"
+    python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
+    python "$ROOT/scripts/evidence.py" detokenise "$run/words.txt" "$run/summaries.txt" --prepared "$data/prepared"
 }
 
 # train_system RUN SYSTEM SEED: train RUN, with all that makes SYSTEM what it is.
 train_system() {
-    local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3") pointer=("${SINUSOIDAL[@]}" --pointer soft)
+    local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3") pointer=("${SINUSOIDAL[@]}" --pointer soft "${cut[@]}")
     local deeper=(--encoder-layers 3 --decoder-layers 3)
     case $system in
         etads_options)
@@ -105,6 +144,11 @@ train_system() {
         transformer_bpe)
             train_transformer "$run" "$out/pieces/prepared" "$seed" transformer --max-tokens $((4000 * ${pieces[0]} / ${words[0]})) \
                 --share-all-embeddings --truncate-source "${pieces[0]}" --truncate-target "${pieces[1]}" ;;
+        transformer_pointer)
+            prepare_example
+            train_transformer "$run" "$out/example" "$seed" transformer_pointer_generator --user-dir "$example/pointer_generator_src" \
+                --task translation --criterion cross_entropy --required-batch-size-multiple 1 --share-all-embeddings --source-position-markers "${words[0]}" \
+                --alignment-layer -1 --alignment-heads 1 --max-source-positions $((words[0] + 4)) --max-target-positions 200 ;;
         pg_coverage)
             train_recurrent_system "$run" "$seed" pg_coverage --coverage-loss 1 --coverage-loss-start $((steps * 4 / 5)) ;;
         feats_lvt2k) train_recurrent_system "$run" "$seed" feats_lvt2k --source-factors tf:10,idf:10 ;;
@@ -116,6 +160,7 @@ train_system() {
 summarise_system() {
     local run=$1 system=$2 prepared=$data/prepared options=()
     checkpoint=best
+    [ "$system" != transformer_pointer ] || { summarise_by_example "$run"; return; }
     case $system in
         transformer_bpe) prepared=$out/pieces/prepared ;;
         pg_coverage) checkpoint=last ;;  # the best by likelihood may be from before the coverage loss
