@@ -45,21 +45,21 @@ CLAIMS = (
     Claim("ETADS", "both help", "etads", "etads_basic"),
     Claim("ETADS", "both are better than focus-attention alone", "etads", "etads_focus"),
     Claim("ETADS", "both are better than saliency-selection alone", "etads", "etads_saliency"),
-    Claim("ETADS", "focus-attention in all layers is better than in none", "layers_1-4", "layers_none"),
-    Claim("ETADS", "… than in the lower half", "layers_1-4", "layers_1-2"),
-    Claim("ETADS", "… than in the upper half", "layers_1-4", "layers_3-4"),
+    Claim("ETADS", "focus in all layers is better than in none", "layers_1-4", "layers_none"),
+    Claim("ETADS", "focus in all layers is better than in the lower half", "layers_1-4", "layers_1-2"),
+    Claim("ETADS", "focus in all layers is better than in the upper half", "layers_1-4", "layers_3-4"),
     Claim("Aggregation", "aggregation by attention helps", "attn_1", "plain"),
-    Claim("Aggregation", "by projection", "proj_1", "plain"),
-    Claim("Aggregation", "by addition", "add_1", "plain"),
-    Claim("Aggregation", "attention is better than projection", "attn_1", "proj_1"),
+    Claim("Aggregation", "aggregation by projection helps", "proj_1", "plain"),
+    Claim("Aggregation", "aggregation by addition helps", "add_1", "plain"),
+    Claim("Aggregation", "aggregation by attention is better than by projection", "attn_1", "proj_1"),
     Claim("Gated ES", "sharing the encoder's layers helps", "es", "plain"),
-    Claim("Gated ES", "the gate helps on top of it", "gated_es", "es"),
+    Claim("Gated ES", "a gate helps on top of shared layers", "gated_es", "es"),
     Claim("Nallapati", "hierarchical attention helps", "words_lvt2k_hieratt", "words_lvt2k"),
     Claim("Nallapati", "features (here TF and IDF) help", "feats_lvt2k", "words_lvt2k"),
     Claim("Nallapati", "temporal attention helps", "words_lvt2k_temp_att", "words_lvt2k"),
     Claim("this project", "the options beyond the paper help ETADS", "etads_options", "etads"),
     Claim("this project", "ETADS with a pointer is better than fairseq's transformer", "etads", "transformer_bpe"),
-    Claim("this project", "… than that of fairseq's example", "etads", "transformer_pointer"),
+    Claim("this project", "ETADS is better than fairseq's pointer-generator", "etads", "transformer_pointer"),
     Claim("this project", "ETADS is better than a recurrent pointer-generator", "etads", "pg_coverage"),
 )
 
@@ -71,8 +71,8 @@ that anybody can have: synopses of Debian packages (56,070 training pairs, headl
 SumPubMed's articles (26,284 pairs, of CNN/Daily Mail's shape), with models small enough for two cores.
 
 `scripts/results_page.py` writes this page from the records in the repository's `results/`, one for each training, with
-the command, the seed, the commit and the scores of every test document. Measurements of single questions are in
-[experiments.md](experiments.md).
+the command, the seed, the commit at which it was recorded, and the scores of every test document. Measurements of
+single questions are in [experiments.md](experiments.md).
 
     scripts/reproduce/evidence.sh --corpus debian --data data/debian
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
@@ -198,14 +198,10 @@ def claims_section(records: Dict[str, Records]) -> Iterator[str]:
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, number=len(found), by_luck=by_luck)
     heads = ["paper", "claim", "corpus", "systems", "seeds", "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "log-likelihood"]
     yield table([claim_row(*of_claim) for of_claim in found], [*heads, ""])
-    missing = [
-        f"{claim.text} ({claim.paper}, {CORPORA[corpus]})"
-        for claim in CLAIMS
-        for corpus, systems in records.items()
-        if not (claim.first in systems and claim.second in systems)
-    ]
-    if missing:
-        yield "\nNot run yet: " + "; ".join(missing) + ".\n"
+    for corpus, systems in records.items():
+        missing = [claim.text for claim in CLAIMS if not {claim.first, claim.second} <= systems.keys()]
+        if missing:
+            yield f"\nNot run yet on {CORPORA[corpus]}: {'; '.join(missing)}."
 
 
 ANALYSED = {"words": "words", "copied": "copy rate", "new 2": "novel 2-grams", "rep. 2": "repeated 2-grams"}
@@ -274,7 +270,8 @@ IN_TRAINING = """\
 ## What the mechanisms do in training
 
 Means over the layers, heads and words of the batches of ten steps: the first ten, and those after each fifth of the
-training; of the first seed.
+training; of the first seed. [etads.md](etads.md) says why the paper's gate closes and its focus stops following the
+words, and which other forms there are.
 """
 
 

@@ -6,7 +6,7 @@
 #   --out DIR      default: runs/debian_recurrent_rewards in the repository
 #   --text DIR     what etads-debian made (default: the sample corpus)
 #   --steps N      training steps of base and closed-book (default: 1500, 6 minutes on one core for base)
-#   --rl-steps N   updates with rewards (default: 480, two epochs; 1 to 2 seconds each on one core)
+#   --rl-steps N   updates of the rows that go on from base (default: 480, two epochs; with rewards 1 to 2 seconds each on one core)
 #   --size N       known words (default: 8000)
 #   --seeds LIST   default: "1"
 #   --rows LIST    of the rows below; default: all. A row that another begins with is trained for it
@@ -14,6 +14,7 @@
 #   ROW                training
 #   base               by likelihood: pg_coverage as in debian_headlines.sh
 #   closed-book        the same steps with a closed-book decoder beside the other one (Jiang and Bansal 2018), weight 2/3
+#   longer             base, then N updates by likelihood, as many as the next two have with rewards
 #   rl                 base, then N self-critical updates with ROUGE-L
 #   rougesal-entail    base, then N self-critical updates with ROUGESal and entailment by turns (Pasunuru and Bansal 2018)
 #
@@ -21,23 +22,24 @@
 # model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail pays for length up to that of the reference.
 # The last checkpoint is decoded, with a beam of 5, 3 to 30 words.
 # Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of each row
-# minus base, by ROUGE, by both other rewards and by the likelihood of the references.
+# minus base, and of rl and rougesal-entail minus longer, by ROUGE, by both other rewards and by the likelihood of the references.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
-all="base closed-book rl rougesal-entail"
+all="base closed-book longer rl rougesal-entail"
 out=$ROOT/runs/debian_recurrent_rewards steps=1500 rl_steps=480 seeds="1" size=8000 systems=$all
 read_comparison --rows "$@"
 prepared=$out/prepared
 
-# train_by_rewards ROW SEED REWARDS [options of fairseq-train]: go on from base.
-train_by_rewards() {
-    local row=$1 seed=$2 rewards=$3
-    shift 3
+by_rewards=(--criterion summarization_rl --rl-max-len 30)
+
+# go_on ROW SEED [options of fairseq-train]: train the row from base on.
+go_on() {
+    local row=$1 seed=$2
+    shift 2
     train_row base "$seed"
     train_small_recurrent "$rl_steps" "$out/$row-$seed" "$prepared" pg_coverage --seed "$seed" --lr 1e-4 --coverage-loss-start 0 \
-        --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" --criterion summarization_rl --rl-max-len 30 \
-        --rewards "$rewards" "$@"
+        --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" "$@"
 }
 
 # train_row ROW SEED: the row, and before it base if it begins with that.
@@ -48,8 +50,9 @@ train_row() {
         closed-book)
             train_small_recurrent "$steps" "$out/$row-$seed" "$prepared" pg_coverage --seed "$seed" \
                 --closed-book-decoder --closed-book-weight 0.667 ;;
-        rl) train_by_rewards "$row" "$seed" rougeL ;;
-        rougesal-entail) train_by_rewards "$row" "$seed" rougesal,entail --entail-model "$out/nli/model" ;;
+        longer) go_on "$row" "$seed" ;;
+        rl) go_on "$row" "$seed" "${by_rewards[@]}" --rewards rougeL ;;
+        rougesal-entail) go_on "$row" "$seed" "${by_rewards[@]}" --rewards rougesal,entail --entail-model "$out/nli/model" ;;
     esac
 }
 
@@ -69,7 +72,7 @@ for seed in $seeds; do
 done
 score_table "$out" "$systems" "$seeds"
 etads-analyse --source "$text/test.source" --reference "$text/test.target" "${compared[@]}" --json "$out/analysis.json"
-for row in closed-book rl rougesal-entail; do
-    compare_rows "$systems" "$row" base "$text" "${also[@]}"
-    compare_row_likelihoods "$systems" "$row" base --checkpoint last
+for pair in closed-book/base longer/base rl/base rougesal-entail/base rl/longer rougesal-entail/longer; do
+    compare_rows "$systems" "${pair%/*}" "${pair#*/}" "$text" "${also[@]}"
+    compare_row_likelihoods "$systems" "${pair%/*}" "${pair#*/}" --checkpoint last
 done

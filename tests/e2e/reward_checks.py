@@ -36,8 +36,8 @@ def closed_book(has_it=True, coverage=False, rewards=False):
     return check
 
 
-def going_on(rewards=(), closed_book=False):
-    """pg_coverage with a second decoder in training, or after base with the rewards by turns, or with neither."""
+def going_on(rewards=(), closed_book=False, again=False):
+    """pg_coverage with a second decoder; or after base, with the rewards by turns or by likelihood again."""
 
     def check(run):
         recurrent(pointer="soft", coverage=True, words=(12, 12))(run)
@@ -45,8 +45,8 @@ def going_on(rewards=(), closed_book=False):
         log = (run.folder / "train.log").read_text(encoding="utf-8")
         assert {name for name in ("rougeL", "rougesal", "entail") if f"reward_{name}" in log} == set(rewards)
         first = str(run.option("init_from", "task") or "")
-        assert first.endswith("base-1/checkpoints/checkpoint_last.pt") == bool(rewards)
-        assert run.option("lr", "optimization") == [1e-4 if rewards else 1e-3]
+        assert first.endswith("base-1/checkpoints/checkpoint_last.pt") == (bool(rewards) or again)
+        assert run.option("lr", "optimization") == [1e-4 if rewards or again else 1e-3]
         also = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))["also"]["scores"]
         assert set(also) == {"ROUGESal", "entailment"} and all(0 <= score["mean"] <= 100 for score in also.values())
 

@@ -254,12 +254,13 @@ RECIPES_AND_ROWS = [
         {
             "base": going_on(),
             "closed-book": going_on(closed_book=True),
+            "longer": going_on(again=True),
             "rl": going_on(("rougeL",)),
             "rougesal-entail": going_on(("rougesal", "entail")),
         },
         given=(*ON_DEBIAN, "--size", "12", "--rl-steps", "4"), place="--text",
         scores=("rouge.json", "../analysis.json"),
-        steps=dict.fromkeys(("rl", "rougesal-entail"), 4),
+        steps=dict.fromkeys(("longer", "rl", "rougesal-entail"), 4),
     ),
     Recipe(
         "sumpubmed_temporal", sumpubmed,
