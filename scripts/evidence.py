@@ -3,11 +3,12 @@
 
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
+    python scripts/evidence.py words FOLDER --prepared DIR --lengths 60 40
     python scripts/evidence.py hypotheses LOG TOKENS
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
 The first writes extracts of the test documents, by a system that is not trained. The second keeps a run; the others
-make summaries of what another program's search has printed.
+carry words to fairseq's example of a pointer-generator and summaries back.
 
 A record is results/CORPUS/SYSTEM-SEED.json, with the command, what trained where, the scores of every test document,
 and the log-likelihood of every reference. So tests can be made of records alone, and later runs compared with earlier
@@ -35,6 +36,7 @@ from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 FORMAT = "fairseq-etads evidence 1"
+SPLITS = ("train", "valid", "test")
 METRICS = ("rouge1", "rouge2", "rougeL")
 MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
 """Figures of the mechanisms that criterions log in training."""
@@ -163,6 +165,20 @@ def extract(args: argparse.Namespace) -> None:
     args.summaries.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def words(args: argparse.Namespace) -> None:
+    """Write the words of prepared data for fairseq's example: cut to lengths; and its dictionary, with places."""
+    known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
+    entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
+    places = [f"<unk-{place}> 0" for place in range(args.lengths[0])]
+    contents = {"dict.txt": [*entries, *places], "known.txt": [entry.rsplit(" ", 1)[0] for entry in entries]}
+    for split in SPLITS:
+        for side, length in zip(("source", "target"), args.lengths):
+            lines = (args.prepared / "tokens" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")[:-1]
+            contents[f"words.{split}.{side}"] = [" ".join(line.split(" ")[:length]) for line in lines]
+    for name, lines in contents.items():
+        (args.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
 def hypotheses(args: argparse.Namespace) -> None:
     """Write the best hypotheses in a log of fairseq-generate, in the order of the documents."""
     found = re.findall(r"^H-(\d+)\t\S+\t(.*)$", args.log.read_text(encoding="utf-8"), re.MULTILINE)
@@ -190,6 +206,11 @@ def main() -> None:
     extracting.add_argument("summaries", type=Path, help="file to write, a summary a line")
     extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
+    cutting = commands.add_parser("words", help="prepared data for fairseq's example of a pointer-generator")
+    cutting.set_defaults(run_command=words)
+    cutting.add_argument("folder", type=Path, help="where the files go")
+    cutting.add_argument("--prepared", type=Path, required=True)
+    cutting.add_argument("--lengths", type=int, nargs=2, required=True, help="words kept of documents and summaries")
     finding = commands.add_parser("hypotheses", help="the summaries in a log of fairseq-generate, as tokens")
     finding.set_defaults(run_command=hypotheses)
     finding.add_argument("log", type=Path)

@@ -78,7 +78,7 @@ single questions are in [experiments.md](experiments.md).
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     python scripts/results_page.py
 
-`scripts/reproduce/evidence.sh --help` says what each system is. All have the same data, number of steps and decoding,
+The recipe's `--help` says what each system is. All have the same data, number of steps and decoding,
 and those that are compared differ in one thing.
 """
 

@@ -93,18 +93,11 @@ train_recurrent_system() {
 # prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
 # the words that are not known; in OUT/example.
 prepare_example() {
-    local dir=$out/example split side column
+    local dir=$out/example split
     [ ! -f "$dir/finished.txt" ] || return 0
     mkdir -p "$dir"
-    head -n "$(python -c 'import json, sys; print(json.load(open(sys.argv[1]))["vocabulary"]["known"]["source"])' \
-        "$data/prepared/report.json")" "$data/prepared/dict.txt" > "$dir/dict.txt"
-    cut -d " " -f 1 "$dir/dict.txt" > "$dir/known.txt"
-    for ((column = 0; column < words[0]; column++)); do echo "<unk-$column> 0"; done >> "$dir/dict.txt"
+    python "$ROOT/scripts/evidence.py" words "$dir" --prepared "$data/prepared" --lengths "${words[@]}"
     for split in train valid test; do
-        for side in source target; do
-            column=$([ "$side" = source ] && echo "${words[0]}" || echo "${words[1]}")
-            cut -d " " -f "1-$column" "$data/prepared/tokens/$split.$side" > "$dir/words.$split.$side"
-        done
         supervise python "$example/preprocess.py" --source "$dir/words.$split.source" --target "$dir/words.$split.target" \
             --vocab "$dir/known.txt" --source-out "$dir/$split.source" --target-out "$dir/$split.target"
     done

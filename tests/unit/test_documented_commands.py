@@ -196,7 +196,8 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
             kind = (name, *sorted(word for word in arguments if word.startswith("--")))
             if name == "python" and "new_documents" in arguments[1]:
                 name, arguments = "new documents", arguments[2:]
-            if name == "python" or kind in seen:
+            of_fairseqs_example = any("examples/pointer_generator" in word for word in arguments)  # an e2e test runs it
+            if name == "python" or kind in seen or of_fairseqs_example:
                 continue
             seen.add(kind)
             found = refusal(name, arguments, parsers)
