@@ -48,9 +48,10 @@ def read_json(path: Path) -> Any:
 
 
 def training_command(run: Path) -> str:
-    """The command that trained ``run``, with DATA and RUN instead of the folders."""
+    """The command that trained ``run``, with DATA, RUN and FAIRSEQ instead of the folders."""
     command = (run / "finished.txt").read_text(encoding="utf-8").strip()
     command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
+    command = re.sub(r"\S+(?=/examples/pointer_generator)", "FAIRSEQ", command)
     return re.sub(r"(?<=--save-dir )\S+", "RUN/checkpoints", command)
 
 

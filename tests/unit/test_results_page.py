@@ -93,9 +93,12 @@ def test_tenths_are_the_nearest_steps():
 
 
 def test_folders_of_a_machine_are_left_out_of_commands(tmp_path):
-    command = "fairseq-train /home/me/data/bin --seed 1 --save-dir /home/me/run/checkpoints"
+    command = "fairseq-train /home/me/data/bin --seed 1 --user-dir /x/fairseq/examples/pointer_generator/src"
+    command += " --save-dir /home/me/run/checkpoints"
     (tmp_path / "finished.txt").write_text(command + "\n", encoding="utf-8")
-    assert evidence.training_command(tmp_path) == "fairseq-train DATA/bin --seed 1 --save-dir RUN/checkpoints"
+    assert evidence.training_command(tmp_path) == (
+        "fairseq-train DATA/bin --seed 1 --user-dir FAIRSEQ/examples/pointer_generator/src --save-dir RUN/checkpoints"
+    )
 
 
 RECORDS = {corpus: results_page.read_records(ROOT / "results" / corpus) for corpus in results_page.CORPORA}
