@@ -324,7 +324,7 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
     for corpus, systems in records.items():
         if attention_of(systems, "etads"):
             what = f"{CORPORA[corpus]}: centre and scope of each head by the place of the query, and gates, of etads"
-            yield f"\n![{what}.](pictures/attention_{corpus}.svg)"
+            yield f"\n![{what}.](pictures/results/attention_{corpus}.svg)"
 
 
 def layer_name(module: str) -> str:

@@ -3,7 +3,7 @@
 
     python scripts/results_pictures.py
 
-Writes docs/pictures/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus; the same
+Writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus; the same
 records give the same file. Needs matplotlib.
 """
 
@@ -64,7 +64,7 @@ def main() -> None:
     for corpus in CORPORA:
         attention = attention_of(read_records(ROOT / "results" / corpus), "etads")
         if attention:
-            draw(attention, ROOT / "docs" / "pictures" / f"attention_{corpus}.svg")
+            draw(attention, ROOT / "docs" / "pictures" / "results" / f"attention_{corpus}.svg")
 
 
 if __name__ == "__main__":
