@@ -80,5 +80,5 @@ def test_every_picture_is_shown_and_described():
     for page in PAGES:
         for description, path in re.findall(r"!\[([^]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
             shown[(page.parent / path).resolve()] = description
-    assert set(shown) == {*FOLDER.glob("*.svg"), *FOLDER.glob("*.png")}
+    assert set(shown) == {*FOLDER.rglob("*.svg"), *FOLDER.rglob("*.png")}
     assert all(len(description.split()) >= 15 for description in shown.values()), "what does it show?"
