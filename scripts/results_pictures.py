@@ -3,8 +3,8 @@
 
     python scripts/results_pictures.py
 
-Writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus; the
-same records give the same file. Needs matplotlib.
+Writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus;
+the same records give the same file. Needs matplotlib.
 """
 
 from pathlib import Path
