@@ -29,7 +29,7 @@ from typing import Any, Dict, List
 from fairseq_etads import __version__
 from fairseq_etads.evaluation.analysis import greedy_oracle, lead_words
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
-from fairseq_etads.evaluation.rouge import Settings
+from fairseq_etads.evaluation.rouge import METRICS, Settings
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 
@@ -37,7 +37,6 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 FORMAT = "fairseq-etads evidence 1"
 SPLITS = ("train", "valid", "test")
-METRICS = ("rouge1", "rouge2", "rougeL")
 MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
 """Figures of the mechanisms that criterions log in training."""
 
@@ -228,7 +227,7 @@ def main() -> None:
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)
-    recording.add_argument("--seed", type=int, required=True, help="of the training; 0 if there was none")
+    recording.add_argument("--seed", type=int, required=True, help="of the training; 1 if there was none")
     recording.add_argument("--command", required=True, help="what makes this run")
     recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="of a trained system: best or last")
     recording.add_argument("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")

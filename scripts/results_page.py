@@ -16,13 +16,12 @@ import numpy as np
 from tabulate import tabulate
 
 from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings
+from fairseq_etads.evaluation.rouge import METRICS, SEED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
-METRICS = ("rouge1", "rouge2", "rougeL")
 CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed"}
 RESAMPLES = 10_000
-SEED = 12345
 LEVEL = 0.05
 
 Record = Dict[str, Any]
