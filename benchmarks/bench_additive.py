@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from bench_focus_attention import machine
+from machines import machine
 
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
 from fairseq_etads.layers.recurrent import BidirectionalGRU

@@ -13,14 +13,13 @@ multiplies float32 as split TF32 does: each number as the sum of two of 11 bits.
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from machines import machine
 
 from fairseq_etads.focus import FOCUS_FORMS, focal_bias, focus_attention
 
@@ -110,17 +109,6 @@ def simulated_errors(length, scope, heads=4, width=64):
     finally:
         F.scaled_dot_product_attention = kernel
     return {form: float(f"{float((out - exact).abs().max()):.1e}") for form, out in forms.items()}
-
-
-def machine():
-    model = platform.processor()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [
-            line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    return {"cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def main():

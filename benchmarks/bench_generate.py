@@ -36,10 +36,10 @@ from pathlib import Path
 
 import generate_table
 import torch
-from bench_focus_attention import machine
 from bench_training_step import build
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from machines import machine, processor
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.commands.architectures import numbered_dictionary
@@ -258,7 +258,7 @@ def measure(args):
     if "fairseq" in profiles:
         check_as_commanded(profiles["fairseq"])
     return {
-        "machine": {**machine(), **generate_table.processor()},
+        "machine": {**machine(), **processor()},
         "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out; documents per second",
         "runs": args.runs,
         "quiet": not args.busy,

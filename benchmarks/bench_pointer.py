@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 import torch
-from bench_focus_attention import machine
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
+from machines import machine
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL

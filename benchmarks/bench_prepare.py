@@ -29,10 +29,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_focus_attention import machine
 from etads_preprocess import corpus
 from etads_preprocess.encode import encode_file
 from etads_preprocess.settings import Settings
+from machines import machine
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
 from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences

@@ -24,12 +24,12 @@ from pathlib import Path
 
 import generate_table
 import torch
-from bench_focus_attention import machine
 from bench_training_step import batch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
+from machines import machine
 
 from fairseq_etads.commands.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator

@@ -20,10 +20,10 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
-from bench_focus_attention import machine
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
+from machines import machine
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL

@@ -20,9 +20,9 @@ import warnings
 from pathlib import Path
 
 import torch
-from bench_focus_attention import machine
 from fairseq import checkpoint_utils, tasks
 from fairseq.trainer import Trainer
+from machines import machine
 from omegaconf import OmegaConf, open_dict
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)

@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_focus_attention import machine
 from etads_preprocess.debian import main as debian
+from machines import machine
 
 PAIRS = 11_490
 SENTENCE = (16, 21)

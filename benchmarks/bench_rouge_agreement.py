@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from bench_focus_attention import machine
+from machines import machine
 
 from fairseq_etads.evaluation import Settings, pair_scores, read_lines
 from fairseq_etads.evaluation.perl import find_perl_rouge

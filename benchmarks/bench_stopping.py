@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import torch
-from bench_focus_attention import machine
 from fairseq import checkpoint_utils
+from machines import machine
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.options import SummarizationConfig

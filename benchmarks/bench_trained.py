@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_focus_attention import machine
 from bench_stopping import batches, trained
+from machines import machine
 
 from fairseq_etads.evaluation.rouge import rouge
 from fairseq_etads.generation import SummaryGenerator

@@ -22,12 +22,12 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
-from bench_focus_attention import machine
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
+from machines import machine
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.options import SummarizationConfig

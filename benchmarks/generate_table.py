@@ -7,19 +7,6 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results" / "generate"
 BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end of the table -->"
 """Stand around the table in docs/decoding.md."""
-FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_tile": "AMX"}
-
-
-def processor():
-    """The family of an x86 processor, and which of its sets of instructions matter for matrix products."""
-    lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines()]
-    values = {name.strip(): value.strip() for name, _, value in lines}
-    flags = values.get("flags", "").split()
-    found = [name for flag, name in FLAGS.items() if flag in flags]
-    return {
-        "family": f"{values.get('cpu family', '?')}, model {values.get('model', '?')}",
-        "has": ", ".join(found) or ("AVX2" if "avx2" in flags else "neither AVX2 nor AVX-512"),
-    }
 
 
 def heading(report):

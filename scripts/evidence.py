@@ -18,7 +18,6 @@ ones.
 import argparse
 import importlib.metadata
 import json
-import os
 import platform
 import re
 import subprocess
@@ -26,8 +25,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+from etads_preprocess.files import SIDES, SPLITS, atomic_writer
+
 from fairseq_etads import __version__
-from fairseq_etads.evaluation.analysis import greedy_oracle, lead_words
+from fairseq_etads.evaluation.analysis import lead_words, oracle_sentences
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, Settings
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
@@ -36,7 +37,6 @@ from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 FORMAT = "fairseq-etads evidence 1"
-SPLITS = ("train", "valid", "test")
 MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
 """Figures of the mechanisms that criterions log in training."""
 
@@ -130,10 +130,8 @@ def record(args: argparse.Namespace) -> None:
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(one_line_each(content), encoding="utf-8")
-    os.replace(partial, path)
+    with atomic_writer(path) as file:
+        file.write(one_line_each(content))
     print(f"{path}: recorded", file=sys.stderr)
 
 
@@ -149,16 +147,13 @@ def extract(args: argparse.Namespace) -> None:
         raise SystemExit(f"--kind {args.kind}: choose lead-N, lead-N-words or oracle-N, with a number for N")
     kind, number, words = named.groups()
     limit, tokenize = int(number), Settings().tokenizer.tokenize
-    documents, references = (
-        (args.text / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in ("source", "target")
-    )
+    documents, references = ((args.text / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES)
     lines = []
     for document, reference in zip(documents, references):
         sentences = split_summary(document, SENTENCE_MARK)
         if kind == "oracle":
-            target = tokenize(" ".join(split_summary(reference, SENTENCE_MARK)))
-            chosen = greedy_oracle([tokenize(sentence) for sentence in sentences], [target], limit)
-            sentences = [sentences[index] for index in chosen]
+            reference = " ".join(split_summary(reference, SENTENCE_MARK))
+            sentences = oracle_sentences(sentences, [reference], limit, tokenize)
         else:
             sentences = lead_words(sentences, limit) if words else sentences[:limit]
         lines.append(f" {SENTENCE_MARK} ".join(sentences))
@@ -172,7 +167,7 @@ def words(args: argparse.Namespace) -> None:
     places = [f"<unk-{place}> 0" for place in range(args.lengths[0])]
     contents = {"dict.txt": [*entries, *places], "known.txt": [entry.rsplit(" ", 1)[0] for entry in entries]}
     for split in SPLITS:
-        for side, length in zip(("source", "target"), args.lengths):
+        for side, length in zip(SIDES, args.lengths):
             lines = (args.prepared / "tokens" / f"{split}.{side}").read_text(encoding="utf-8").split("\n")[:-1]
             contents[f"words.{split}.{side}"] = [" ".join(line.split(" ")[:length]) for line in lines]
     for name, lines in contents.items():

@@ -37,6 +37,10 @@ class Claim(NamedTuple):
     first: str
     second: str
 
+    def can_be_tested(self, systems: Records) -> bool:
+        """Whether both systems have records."""
+        return self.first in systems and self.second in systems
+
 
 CLAIMS = (
     Claim("ETADS", "focus-attention helps", "etads_focus", "etads_basic"),
@@ -169,7 +173,7 @@ def tested(records: Dict[str, Records]) -> List[Tuple[Claim, str, List[Record], 
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
-            if claim.first in systems and claim.second in systems:
+            if claim.can_be_tested(systems):
                 found.append((claim, corpus, *same_seeds(systems[claim.first], systems[claim.second])))
     return found
 
@@ -201,7 +205,7 @@ def claims_section(records: Dict[str, Records]) -> Iterator[str]:
     heads = ["paper", "claim", "corpus", "systems", "seeds", "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "log-likelihood"]
     yield table([claim_row(*of_claim) for of_claim in found], [*heads, ""])
     for corpus, systems in records.items():
-        missing = [claim.text for claim in CLAIMS if not {claim.first, claim.second} <= systems.keys()]
+        missing = [claim.text for claim in CLAIMS if not claim.can_be_tested(systems)]
         if missing:
             yield f"\nNot run yet on {CORPORA[corpus]}: {'; '.join(missing)}."
 

@@ -186,3 +186,17 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
         best = max(scores)
         chosen.append(rest[scores.index(best)])
     return sorted(chosen)
+
+
+def oracle_sentences(
+    sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
+) -> List[str]:
+    """The sentences of a document that :func:`greedy_oracle` chooses.
+
+    Args:
+        sentences: of the document. references: the texts of its reference summaries.
+        tokenize: text -> the words that are compared, such as a ROUGE tokeniser's.
+    """
+    words = [tokenize(sentence) for sentence in sentences]
+    chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
+    return [sentences[number] for number in chosen]

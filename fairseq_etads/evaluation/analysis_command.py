@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..console import Parser
-from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, greedy_oracle, lead_words
+from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, lead_words, oracle_sentences
 from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 from .plots import PLOT_SUFFIXES, check_matplotlib, draw
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
@@ -75,13 +75,15 @@ def _extracts(
     extracts = {f"lead-{n}": [sentences[:n] for sentences in documents] for n in args.lead}
     extracts.update({f"lead-{n}-words": [lead_words(s, n) for s in documents] for n in args.lead_words})
     if args.oracle is not None:
-        tokenize = settings.tokenizer.tokenize
-        chosen = []
-        for number, sentences in enumerate(tqdm(documents, desc="oracle", unit=" documents", disable=None)):
-            targets = [tokenize(" ".join(split_summary(r[number], settings.sentence_mark))) for r in references]
-            found = greedy_oracle([tokenize(sentence) for sentence in sentences], targets, args.oracle)
-            chosen.append([sentences[index] for index in found])
-        extracts["oracle"] = chosen
+        extracts["oracle"] = [
+            oracle_sentences(
+                sentences,
+                [" ".join(split_summary(texts[number], settings.sentence_mark)) for texts in references],
+                args.oracle,
+                settings.tokenizer.tokenize,
+            )
+            for number, sentences in enumerate(tqdm(documents, desc="oracle", unit=" documents", disable=None))
+        ]
     return extracts
 
 

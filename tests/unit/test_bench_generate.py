@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def bench(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     yield __import__("bench_generate")
-    for name in ("bench_generate", "bench_focus_attention", "bench_training_step"):
+    for name in ("bench_generate", "bench_training_step", "machines"):
         sys.modules.pop(name, None)
 
 

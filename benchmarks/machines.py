@@ -1,0 +1,34 @@
+"""Which machine a benchmark ran on, as its results say it."""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_tile": "AMX"}
+
+
+def _cpuinfo():
+    """What Linux says of the first processor; empty elsewhere."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text().split("\n\n")[0] if path.exists() else ""
+    lines = [line.partition(":") for line in text.splitlines()]
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def machine():
+    """The processor's name, its cores, the threads that torch uses, torch's version."""
+    cpu = _cpuinfo().get("model name", platform.processor())
+    return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def processor():
+    """The family of an x86 processor, and which of its sets of instructions matter for matrix products."""
+    values = _cpuinfo()
+    flags = values.get("flags", "").split()
+    found = [name for flag, name in FLAGS.items() if flag in flags]
+    return {
+        "family": f"{values.get('cpu family', '?')}, model {values.get('model', '?')}",
+        "has": ", ".join(found) or ("AVX2" if "avx2" in flags else "neither AVX2 nor AVX-512"),
+    }
