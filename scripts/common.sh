@@ -136,12 +136,13 @@ run_fairseq() {
 
 # train_once RUN PREPARED [options of fairseq-train]: train, and show progress; everything is in RUN/train.log. Does nothing if
 # training with these options has finished: fairseq-train would do one step more each time it is started again. Checkpoints are
-# written every 1,000 steps and at the end of every epoch; the last and the best are kept.
+# written every 1,000 steps and at the end of every epoch; the last and the best are kept. The plugin's task and criterion are left
+# out if there is another --user-dir among the options.
 train_once() {
-    local run=$1 prepared=$2 command wanted
+    local run=$1 prepared=$2 command wanted plugin=(--user-dir fairseq_etads --task summarization --criterion summarization_nll)
     shift 2
-    command=(fairseq-train "$prepared/bin" --user-dir fairseq_etads --task summarization --criterion summarization_nll
-        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
+    case " $* " in *" --user-dir "*) plugin=() ;; esac
+    command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
         --no-progress-bar --log-format simple --log-interval 10 "$@")
     wanted=$(without_log_interval <<< "${command[*]}")
     if [ "$(cat "$run/finished.txt" 2>/dev/null | without_log_interval)" = "$wanted" ]; then
