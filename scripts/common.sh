@@ -142,7 +142,8 @@ train_once() {
     local run=$1 prepared=$2 command wanted plugin=(--user-dir fairseq_etads --task summarization --criterion summarization_nll)
     shift 2
     case " $* " in *" --user-dir "*) plugin=() ;; esac
-    command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
+    command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"}
+        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
         --no-progress-bar --log-format simple --log-interval 10 "$@")
     wanted=$(without_log_interval <<< "${command[*]}")
     if [ "$(cat "$run/finished.txt" 2>/dev/null | without_log_interval)" = "$wanted" ]; then
