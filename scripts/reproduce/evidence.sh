@@ -90,6 +90,14 @@ train_recurrent_system() {
         "${cut[@]}" "$@"
 }
 
+# with_example COMMAND [ARGUMENTS]: fairseq with the plugin of its example, which does not teach it, as ours does, to read its
+# checkpoints with torch 2.6 and newer without trusting them. These are the recipe's own.
+with_example() {
+    local TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
+    export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
+    "$@"
+}
+
 # prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
 # the words that are not known; in OUT/example.
 prepare_example() {
@@ -112,7 +120,7 @@ summarise_by_example() {
     [ ! "$run/summaries.txt" -nt "$run/finished.txt" ] || return 0
     local search=("${GENERATE[@]/--max-len/--max-len-b}")
     say "summarising the test documents with fairseq's example"
-    run_fairseq "$run/summaries.log" -- fairseq-generate "$dir/bin" --user-dir "$example/pointer_generator_src" \
+    with_example run_fairseq "$run/summaries.log" -- fairseq-generate "$dir/bin" --user-dir "$example/pointer_generator_src" \
         --task translation --path "$run/checkpoints/checkpoint_best.pt" --max-tokens 8000 --required-batch-size-multiple 1 "${search[@]}" ${device[@]+"${device[@]}"}
     python "$ROOT/scripts/evidence.py" hypotheses "$run/summaries.log" "$run/tokens.txt"
     python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
@@ -139,7 +147,7 @@ train_system() {
                 --share-all-embeddings --truncate-source "${pieces[0]}" --truncate-target "${pieces[1]}" ;;
         transformer_pointer)
             prepare_example
-            train_transformer "$run" "$out/example" "$seed" transformer_pointer_generator --user-dir "$example/pointer_generator_src" \
+            with_example train_transformer "$run" "$out/example" "$seed" transformer_pointer_generator --user-dir "$example/pointer_generator_src" \
                 --task translation --criterion cross_entropy --required-batch-size-multiple 1 --share-all-embeddings --source-position-markers "${words[0]}" \
                 --alignment-layer -1 --alignment-heads 1 --max-source-positions $((words[0] + 4)) --max-target-positions 200 ;;
         pg_coverage)
