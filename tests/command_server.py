@@ -4,7 +4,8 @@ A ``fairseq-*`` command spends four seconds on imports before it does anything; 
 afford that. A :class:`CommandServer` has a folder of programs named like the commands. Put first on PATH, each hands
 its arguments, environment, working directory, standard streams and process group to the server, which forks; the fork
 calls the function that the command's entry point names, as the installed command does. ``python -`` (a script on
-standard input) is served, too.
+standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that is not
+told to load the plugin starts as it always does: the server knows what the plugin adds to fairseq.
 
 As in a real process, nothing that one command does is seen by the next, and a signal to the program's group reaches the
 command, which belongs to it. The processes that a command starts are forked, too, instead of by a server of their own,
@@ -18,6 +19,7 @@ import json
 import logging
 import os
 import resource
+import runpy
 import select
 import shutil
 import signal
@@ -38,15 +40,22 @@ LATE_IMPORTS = ("torch._dynamo", "nltk.tokenize", "sacremoses", "sentencepiece")
 LATE_IMPORTS += ("subword_nmt.apply_bpe", "subword_nmt.learn_bpe")
 """What commands import when they need it."""
 
+SCRIPTS = ("attention_figures.py", "evidence.py", "results_page.py")
+"""Scripts of the repository that import as much as the commands do."""
+
 _PROGRAM = r"""#!{python} -IS
 import json, os, socket, sys
-name, real = os.path.basename(sys.argv[0]), {python!r}
-if name == "python" and sys.argv[1:2] != ["-"]:
-    os.execv(real, [real, *sys.argv[1:]])
+name, arguments, real = os.path.basename(sys.argv[0]), sys.argv[1:], {python!r}
+if name == "python" and os.path.basename("".join(arguments[:1])) not in ("-", *{scripts!r}):
+    os.execv(real, [real, *arguments])
+loaded = [value for option, value in zip(arguments, arguments[1:]) if option == "--user-dir"]
+loaded += [word.partition("=")[2] for word in arguments if word.startswith("common.user_dir=")]
+if name.startswith("fairseq-") and os.path.basename("".join(loaded[-1:]).rstrip("/")) != "fairseq_etads":
+    os.execv(real, [real, os.path.join(os.path.dirname(real), name), *arguments])
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 socket.send_fds(server, [b"x"], [0, 1, 2])
-server.sendall(json.dumps([os.getpgrp(), [name, *sys.argv[1:]], os.getcwd(), dict(os.environ)]).encode() + b"\n")
+server.sendall(json.dumps([os.getpgrp(), [name, *arguments], os.getcwd(), dict(os.environ)]).encode() + b"\n")
 sys.exit(int(server.makefile().read() or 70))
 """
 
@@ -78,7 +87,8 @@ class CommandServer:
         address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
         for name in [*commands, "python"]:
             program = self.programs / name
-            program.write_text(_PROGRAM.format(python=sys.executable, address=address), encoding="utf-8")
+            text = _PROGRAM.format(python=sys.executable, address=address, scripts=SCRIPTS)
+            program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         with open(self._folder / "log", "w", encoding="utf-8") as log:
             # where no folder is called fairseq_etads, so that the installed package is imported
@@ -194,6 +204,10 @@ def _run(commands, argv, directory, environment) -> object:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # Python ignores the signal SIGXFSZ
     if argv[0] == "python":
         sys.argv = argv[1:]
+        if sys.argv[0] != "-":
+            sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+            return None
         exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         return None
     module, _, function = commands[argv[0]].partition(":")
