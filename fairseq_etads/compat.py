@@ -40,6 +40,7 @@ with deferred(*STATISTICS):
     from fairseq.distributed import utils as distributed_utils
     from fairseq.file_io import PathManager
     from fairseq.logging import meters
+    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
 
 logger = logging.getLogger(__name__)
@@ -265,6 +266,22 @@ def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
+def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
+    """``build_fp32_params`` whose copies are marked as matrices where the originals are (``layers/linear.py``)."""
+
+    @functools.wraps(build)
+    def build_fp32_params(cls: Any, args: Any, params: Any, flatten: bool = True) -> Any:
+        params = list(params)
+        copies = build(cls, args, params, flatten=flatten)
+        if not flatten:
+            for copied, original in zip(copies, params):
+                copied.is_matrix = getattr(original, "is_matrix", False)
+        return copies
+
+    build_fp32_params.is_patched = True  # type: ignore[attr-defined]
+    return build_fp32_params
+
+
 class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
 
@@ -296,7 +313,8 @@ def _end_loaders() -> None:
 def install() -> None:
     """Patch fairseq: safe loading and whole files of checkpoints, an end of training in time, bare --replace-unk.
 
-    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, and tasks that can be pickled.
+    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, and marks of
+    matrices in half precision.
 
     May be called again.
     """
@@ -320,6 +338,8 @@ def install() -> None:
         utils.load_align_dict = _without_alignments(utils.load_align_dict)
     if not hasattr(StatefulContainer.__getattr__, "is_patched"):
         StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
+    if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
+        _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

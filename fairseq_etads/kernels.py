@@ -16,7 +16,7 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
     They are the operators that torch.compile puts into models for CPUs. They have no public name, so they are tried
     before they are relied on; without them generation uses torch's plain products.
     """
-    if dtype == torch.bfloat16 and not _has_fast_bfloat16():
+    if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
     try:
         x, weight, bias = (torch.linspace(-1, 1, 96 * n).view(-1, 96).to(dtype) for n in (3, 40, 40))
@@ -39,7 +39,7 @@ def _has_instructions(*names: str) -> bool:
     return any(getattr(torch.cpu, name, bool)() for name in names)
 
 
-def _has_fast_bfloat16() -> bool:
+def has_fast_bfloat16() -> bool:
     """Whether the processor has bfloat16 instructions; emulating them is slower than float32."""
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 

@@ -5,7 +5,7 @@ from . import compat, distributed
 compat.install()
 distributed.install()
 
-from . import criterions, optim, reward_augmented, selection_criterion, self_critical, task  # noqa: E402
+from . import criterions, muon, optim, reward_augmented, selection_criterion, self_critical, task  # noqa: E402
 from .models import convs2s, nnlm, pointer_extractor, rnn, selector, transformer  # noqa: E402
 from .rewriting import criterion as rewriting_criterion  # noqa: E402
 from .text import tokenizer  # noqa: E402
@@ -15,6 +15,7 @@ __all__ = [
     "convs2s",
     "criterions",
     "distributed",
+    "muon",
     "nnlm",
     "optim",
     "pointer_extractor",

@@ -26,6 +26,7 @@ from .data.shortlist_file import read_shortlist
 from .data.unknown_words import check_data
 from .evaluation.validation import ValidationSummaries, check_best_metric
 from .generation import SummaryGenerator
+from .layers.linear import mark_matrices
 from .models.foreign import ForeignModels
 from .models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
@@ -123,6 +124,7 @@ class SummarizationTask(
         self.read_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
             return model
+        mark_matrices(model)
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:

@@ -1,4 +1,4 @@
-"""Linear layers: products of oneDNN in training, where those are faster than torch's, and normalised weights."""
+"""Linear layers: products of oneDNN in training, where those are faster than torch's; normalised and marked weights."""
 
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -50,6 +50,23 @@ def use_training_linear(model: nn.Module) -> None:
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
     """Whether a module is torch's linear layer or a :class:`TrainingLinear`, and no subclass that computes more."""
     return type(module) in (nn.Linear, TrainingLinear)
+
+
+def mark_matrices(model: nn.Module) -> None:
+    """Mark the matrices of the linear layers inside a model, for optimisers that treat these differently.
+
+    They are neither tables of word vectors nor output layers, nor vectors in the form of a matrix.
+    """
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and isinstance(module.weight, nn.Parameter):
+            is_output = name.rpartition(".")[2] == "output_projection" or id(module.weight) in tables
+            module.weight.is_matrix = not is_output and min(module.weight.shape) > 1  # type: ignore[attr-defined]
+
+
+def is_matrix(weight: Tensor) -> bool:
+    """Whether :func:`mark_matrices` has marked this weight."""
+    return bool(getattr(weight, "is_matrix", False))
 
 
 def _weight_norms(module: nn.Module) -> List[WeightNorm]:

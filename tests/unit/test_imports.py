@@ -18,7 +18,7 @@ LEVELS = [
     {"attention", "console", "processes", "selection"},
     {"layers", "data"},
     {"search", "criterion_options"},
-    {"models", "criterions", "selection_criterion", "optim", "generation", "evaluation"},
+    {"models", "criterions", "selection_criterion", "optim", "muon", "generation", "evaluation"},
     {"options", "trained_rewards"},
     {"self_critical", "reward_augmented", "auxiliary", "rewriting"},
     {"checks"},

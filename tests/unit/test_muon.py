@@ -1,0 +1,155 @@
+"""Muon: its steps are the paper's, of the matrices of linear layers alone; all else has torch's AdamW."""
+
+import copy
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.optim import FP16Optimizer
+from helpers import make_model, make_task
+from reference_muon import muon, nearest_orthogonal, polynomial_orthogonal
+from steps import make_criterion, make_sample
+from torch import nn
+
+from fairseq_etads import muon as module
+from fairseq_etads.layers.linear import is_matrix, mark_matrices
+from fairseq_etads.muon import Muon, orthogonalised
+
+OPTIONS = Namespace(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, muon_momentum=0.9)
+
+
+@pytest.fixture(autouse=True)
+def in_float32(monkeypatch):
+    """As on processors without instructions for bfloat16."""
+    monkeypatch.setattr(module, "has_fast_bfloat16", lambda: False)
+
+
+def layers(**changes):
+    """Two matrices of one shape, one of another, a vector in the form of a matrix, biases; and their optimiser."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3), nn.Linear(3, 1)).double()
+    mark_matrices(model)
+    return model, Muon(Namespace(**{**vars(OPTIONS), **changes}), list(model.parameters()))
+
+
+def step(model, optimizer, number):
+    torch.manual_seed(number)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_an_orthogonal_matrix_is_near():
+    """The coefficients bring singular values to between 0.7 and 1.2, not to 1."""
+    torch.manual_seed(1)
+    for shape in ((5, 5), (4, 7), (7, 4)):
+        matrix = torch.randn(shape, dtype=torch.float64)
+        found = orthogonalised(matrix[None])[0]
+        torch.testing.assert_close(found, polynomial_orthogonal(matrix))
+        assert float((found - nearest_orthogonal(matrix)).norm() / min(shape) ** 0.5) < 0.35
+        assert 0.6 < torch.linalg.svdvals(found).min() <= torch.linalg.svdvals(found).max() < 1.3
+
+
+def test_steps_are_those_of_the_equations():
+    model, optimizer = layers()
+    start = [parameter.detach().clone() for parameter in model.parameters()]
+    gradients = [step(model, optimizer, number) for number in range(3)]
+    for number, parameter in enumerate(model.parameters()):
+        if is_matrix(parameter):
+            expected = muon(start[number], [found[number] for found in gradients], 0.01, 0.9, 0.1)
+            torch.testing.assert_close(parameter.detach(), expected)
+    assert sum(map(is_matrix, model.parameters())) == 3
+
+
+def test_all_else_is_torchs_adam():
+    (model, optimizer), (other, _) = layers(), layers()
+    adam = torch.optim.AdamW(other.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-8, weight_decay=0.1)
+    for number in range(3):
+        step(model, optimizer, number)
+        step(other, adam, number)
+    for mine, adams in zip(model.parameters(), other.parameters()):
+        assert torch.equal(mine, adams) != is_matrix(mine)
+
+
+def test_a_weight_without_a_gradient_stays():
+    model, optimizer = layers()
+    before = model[0].weight.detach().clone()
+    model[1].weight.grad = torch.ones_like(model[1].weight)
+    optimizer.step()
+    assert torch.equal(model[0].weight, before) and not optimizer.optimizer.state[model[0].weight]
+
+
+def test_it_goes_on_from_its_state_to_the_bit():
+    (model, optimizer), (other, again) = layers(), layers()
+    for number in range(2):
+        step(model, optimizer, number)
+    other.load_state_dict(model.state_dict())
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for number in range(2, 4):
+        step(model, optimizer, number)
+        step(other, again, number)
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+
+
+def test_the_rate_of_the_schedule_is_that_of_all_parameters():
+    model, optimizer = layers()
+    optimizer.set_lr(0.0)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    step(model, optimizer, 0)
+    assert all(map(torch.equal, model.parameters(), before))
+
+
+@pytest.mark.parametrize("arch", ["etads", "gated_es_transformer", "words_lvt2k", "transformer"])
+def test_tables_of_words_and_output_layers_are_no_matrices(arch):
+    task = make_task()
+    model = make_model(arch, task, **({"pointer": "soft"} if arch == "etads" else {}))
+    mark_matrices(model)
+    marked = {name for name, parameter in model.named_parameters() if is_matrix(parameter)}
+    assert marked and not [name for name in marked if "embed" in name or "output_projection" in name]
+    if arch == "etads":
+        assert {"encoder.layers.0.fc1.weight", "decoder.layers.1.encoder_attn.gate_q_proj.weight"} < marked
+
+
+def test_every_parameter_of_a_model_learns():
+    task = make_task(tail=3)
+    model, criterion = make_model("etads", task, pointer="soft"), make_criterion(task)
+    mark_matrices(model)
+    optimizer = Muon(OPTIONS, list(model.parameters()))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss, _, _ = criterion(model, make_sample(model))
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    assert losses[-1] < 0.8 * losses[0]
+    assert not [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])]
+
+
+def test_copies_for_half_precision_are_marked():
+    model, _ = layers()
+    copies = FP16Optimizer.build_fp32_params(None, model.parameters(), flatten=False)
+    assert list(map(is_matrix, copies)) == list(map(is_matrix, model.parameters()))
+
+
+def test_impossible_options_are_refused():
+    with pytest.raises(ValueError, match="--muon-momentum 1: choose a number from 0 to below 1"):
+        layers(muon_momentum=1)
+    with pytest.raises(ValueError, match=r"no linear layers .* choose adam"):
+        Muon(OPTIONS, [nn.Parameter(torch.zeros(3, 3))])
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch before 2.9 has no Muon")
+def test_it_agrees_with_torchs_muon():
+    """Which computes in bfloat16, so that it differs by some hundredths of a step."""
+    (model, optimizer), (other, _) = layers(), layers()
+    own = [parameter for parameter in other.parameters() if is_matrix(parameter)]
+    theirs = torch.optim.Muon(own, lr=0.01, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw")
+    for number in range(3):
+        step(model, optimizer, number)
+        step(other, theirs, number)
+    for mine, torchs in zip(model.parameters(), other.parameters()):
+        if is_matrix(mine):
+            torch.testing.assert_close(mine, torchs, rtol=0, atol=3 * 0.05 * 0.01 * 0.2 * 6**0.5)
