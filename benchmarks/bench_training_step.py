@@ -70,11 +70,12 @@ def trainer(system, length, summary, args):
     """fairseq's Trainer of one system, as fairseq-train makes it."""
     ours = system != "transformer"
     arch, *more = system.split(" ")
-    command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *more, *COMMON]
+    command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *COMMON]
     command += ["--criterion", "summarization_nll" if ours else "cross_entropy"]
     command += [*(TINY if args.tiny else []), "--max-source-positions", str(length + 1)]
     command += ["--max-target-positions", str(summary + 1), *args.option]
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
+    command += more  # last, so that a system may have another optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
     dictionary = numbered_dictionary(args.vocabulary)

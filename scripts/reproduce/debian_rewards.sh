@@ -11,7 +11,7 @@
 #   --rows LIST    of the rows below; default: all
 #
 #   ROW            training
-#   likelihood     15/16 of N steps by likelihood: etads as in debian_equal_time.sh
+#   likelihood     15/16 of N steps by likelihood: etads as in debian_equal_time.sh, but with Adam and dropout 0.1
 #   longer         the same model after N more steps by likelihood
 #   rewards        the same model after N self-critical updates with ROUGE-L: --criterion summarization_rl
 #

@@ -241,7 +241,7 @@ RECIPES_AND_ROWS = [
         "debian_equal_time", debian,
         {"etads": continuation(True), "pg_coverage": recurrent(pointer="soft", coverage=True)},
         option="--archs", given=(*ON_DEBIAN, "--size", "24"), place="--text", scores=("../analysis.json",),
-        steps={"etads": STEPS * 5 // 8},
+        steps={"etads": STEPS * 7 // 12},
     ),
     Recipe(
         "debian_rewards", debian,
