@@ -12,8 +12,7 @@
 #
 # A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.7 times as long as one of
 # pg_coverage (1.6 with Adam, 1.85 with Muon on a processor without instructions for bfloat16). pg_coverage is as in
-# debian_headlines.sh; etads as in quickstart.sh, but for label smoothing and dropout, which so few steps need less of. Each is decoded as its
-# own script does it.
+# debian_headlines.sh; etads as in quickstart.sh. Each is decoded as its own script does it.
 # Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
 # documents and seeds.
 
