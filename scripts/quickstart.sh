@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install, prepare a real corpus, train a small ETADS with a pointer, summarise and score: all in 12 minutes on 2 cores.
+# Install, prepare a real corpus, train a small ETADS with a pointer, summarise and score: all in 7 minutes on 2 cores.
 #
 #   scripts/quickstart.sh [options]
 #
@@ -8,7 +8,7 @@
 #   --pointer KIND   soft (default), switch or none: how words of the document are copied
 #   --tokens KIND    word (default), bpe or sentencepiece
 #   --size N         words known, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
-#   --steps N        training steps (default: 900, 3 to 6 minutes on 2 cores)
+#   --steps N        training steps (default: 900, 5 minutes on 2 cores)
 #   --minutes N      stop training after N minutes, trained or not (default: no limit)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
 #   --no-install     use the environment that is active
@@ -73,7 +73,7 @@ summarise() {
 
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
-export USUAL_MINUTES=$((1 + steps / 300))  # on two cores that do nothing else
+export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
 train_small "$steps" --out "$out" --text "$out/text" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
