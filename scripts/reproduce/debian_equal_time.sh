@@ -10,9 +10,9 @@
 #   --seeds LIST   default: "1 2 3"
 #   --archs LIST   default: both
 #
-# A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.7 times as long as one of
-# pg_coverage (1.6 with Adam, 1.85 with Muon on a processor without instructions for bfloat16). pg_coverage is as in
-# debian_headlines.sh; etads as in quickstart.sh. Each is decoded as its own script does it.
+# A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.6 times as long as one of
+# pg_coverage on one thread and 1.2 times on two; on a processor without instructions for bfloat16 about a tenth more. pg_coverage
+# is as in debian_headlines.sh; etads as in quickstart.sh. Each is decoded as its own script does it.
 # Can be interrupted and started again. Prints Markdown tables, and the difference of the two with paired tests over
 # documents and seeds.
 
