@@ -93,9 +93,7 @@ train_recurrent_system() {
 # with_example COMMAND [ARGUMENTS]: fairseq with the plugin of its example, which does not teach it, as ours does, to read its
 # checkpoints with torch 2.6 and newer without trusting them. These are the recipe's own.
 with_example() {
-    local TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
-    export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
-    "$@"
+    TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "$@"
 }
 
 # prepare_example: for fairseq's example of a pointer-generator, the words of the prepared data, cut as ours are, with <unk-N> for
