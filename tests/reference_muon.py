@@ -1,4 +1,4 @@
-"""A loop-written oracle of Muon (Jordan et al. 2024), in float64, by singular values instead of products of matrices."""
+"""A loop-written oracle of Muon (Jordan et al. 2024), in float64, by singular values instead of products."""
 
 import math
 from typing import List
