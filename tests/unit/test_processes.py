@@ -1,11 +1,15 @@
-"""Work in several processes: in order, only so much in memory, and errors as they were raised."""
+"""Work in several processes: in order, only so much in memory, errors as they were raised, and an end in silence."""
 
 import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 from etads_preprocess.processes import ordered_map
 from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
 
+from fairseq_etads.processes import process_pool
 from fairseq_etads.text.files import InputError
 
 
@@ -53,3 +57,30 @@ def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
 def test_a_killed_process_is_reported():
     with pytest.raises(InputError, match=r"ended from outside \(out of memory\?\); try fewer --jobs"):
         list(ordered_map(killed, range(200), 2, nothing, (), small=64))
+
+
+@pytest.mark.parametrize("late", ["shutdown", "nothing"])
+def test_a_signal_ends_a_pool_in_silence_whatever_is_left_to_do(late, monkeypatch):
+    """The pool's thread must not meet cancelled work when its processes are gone, nor find the pool collected."""
+    shutdown, complaints = ProcessPoolExecutor.shutdown, []
+
+    def late_shutdown(self, *arguments, **options):
+        time.sleep(0.5)
+        shutdown(self, *arguments, **options)
+
+    if late == "shutdown":
+        monkeypatch.setattr(ProcessPoolExecutor, "shutdown", late_shutdown)
+    monkeypatch.setattr(threading, "excepthook", complaints.append)
+    with pytest.raises(SystemExit), process_pool(2, nothing) as pool:
+        futures = [pool.submit(time.sleep, 600) for _ in range(20)]
+        while sum(future.running() for future in futures) < 3:  # the queue to the processes was full
+            time.sleep(0.01)
+        time.sleep(0.5)  # the pool's thread looks at its work no more
+        assert sum(future.cancel() for future in futures) >= 10
+        threads = [thread for thread in threading.enumerate() if "ExecutorManager" in type(thread).__name__]
+        assert threads
+        del pool, futures
+        raise SystemExit(143)
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not complaints and not any(thread.is_alive() for thread in threads)
