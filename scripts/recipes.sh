@@ -63,9 +63,9 @@ compare_rows() {
     local rows=$1 row=$2 base=$3 text=$4 first=() second=() seed
     shift 4
     both_chosen "$rows" "$row" "$base" || return 0
-    say "$row minus $base"
     for seed in $seeds; do first+=("$out/$row-$seed/summaries.txt") second+=("$out/$base-$seed/summaries.txt"); done
-    etads-compare "$text/test.target" --a "${first[@]}" --b "${second[@]}" --json "$out/$row-minus-$base.json" "$@"
+    say "$row minus $base"
+    compare_once "$out/$row-minus-$base" "$text/test.target" --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
 # compare_row_likelihoods ROWS ROW BASE [options of etads-compare]: the same of the likelihoods of the references.
@@ -74,7 +74,24 @@ compare_row_likelihoods() {
     shift 3
     both_chosen "$rows" "$row" "$base" || return 0
     for seed in $seeds; do first+=("$out/$row-$seed") second+=("$out/$base-$seed"); done
-    etads-compare --likelihood --a "${first[@]}" --b "${second[@]}" --json "$out/$row-minus-$base-likelihood.json" "$@"
+    compare_once "$out/$row-minus-$base-likelihood" --likelihood --a "${first[@]}" --b "${second[@]}" "$@"
+}
+
+# compare_once PATH [options of etads-compare]: print its tables, with the report in PATH.json. What it printed with these options is
+# kept in PATH.txt and printed again, unless a file or a run among the options is newer.
+compare_once() {
+    local path=$1 input known=""
+    shift
+    [ ! -f "$path.json" ] || [ ! -f "$path.txt" ] || known=$(head -n 1 "$path.txt")
+    for input in "$@"; do
+        [ ! -d "$input" ] || input+=/finished.txt
+        [ ! "$input" -nt "$path.txt" ] || known=""
+    done
+    if [ "$known" != "etads-compare $*" ]; then
+        { echo "etads-compare $*" && etads-compare "$@" --json "$path.json"; } > "$path.part"
+        mv "$path.part" "$path.txt"
+    fi
+    tail -n +2 "$path.txt"
 }
 
 # both_chosen ROWS ROW BASE: whether ROW and BASE are words of the list ROWS.

@@ -10,10 +10,10 @@ from typing import Dict, List, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
+from fairseq_etads.commands.architectures import model_options
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import with_known_words
@@ -67,12 +67,15 @@ def make_task(
     return SummarizationTask(cfg, dictionary, summaries)
 
 
-@functools.lru_cache(maxsize=None)  # Hydra takes half a second
+@functools.lru_cache(maxsize=None)
 def model_config(arch: str, **options):
-    """The options of a model as fairseq-train hands them to it."""
-    args = Namespace(arch=arch, **options)
-    ARCH_CONFIG_REGISTRY[arch](args)
-    return args if arch == "transformer" else convert_namespace_to_omegaconf(args).model
+    """The options of a model as fairseq-train hands them to it, which leaves out those that the model does not have."""
+    if arch == "transformer":
+        args = Namespace(arch=arch, **options)
+        ARCH_CONFIG_REGISTRY[arch](args)
+        return args
+    known = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass").__dataclass_fields__
+    return model_options(arch, **{name: value for name, value in options.items() if name in known})
 
 
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):

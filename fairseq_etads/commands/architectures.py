@@ -9,8 +9,9 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import DictConfig, OmegaConf
 
 from ..models import convs2s_options, nnlm_options, rnn, transformer_options
 from ..options import SummarizationConfig
@@ -37,6 +38,22 @@ def numbered_dictionary(size: int) -> Dictionary:
     return dictionary
 
 
+def model_options(arch: str, **changes: Any) -> DictConfig:
+    """The options of an architecture, some of them changed, as fairseq-train hands them to its model.
+
+    fairseq composes the options of everything that it has by Hydra, which takes half a second.
+
+    Raises:
+        omegaconf.errors.OmegaConfBaseException: the model has no such option, or not with such a value.
+    """
+    options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
+    options.merge_with({"_name": arch, **changes})
+    composed = OmegaConf.to_container(OmegaConf.create({"model": options}), resolve=True, enum_to_str=True)
+    model = OmegaConf.create(composed).model
+    OmegaConf.set_struct(model, True)
+    return model
+
+
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
     """Parameters of an architecture with its default options; shared parameters count once.
 
@@ -49,7 +66,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     Returns:
         Their number; None if the architecture needs one dictionary and summaries were to know more of it.
     """
-    cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch=arch)).model
+    cfg = model_options(arch)
     source = target = numbered_dictionary(vocabulary - 1)
     source.add_symbol(SENTENCE_MARK)
     if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):

@@ -243,3 +243,25 @@ def test_an_interrupted_training_that_goes_on_with_other_options_says_which(tmp_
     assert train_by(tmp_path, code, "--max-update", "30").returncode == 2
     assert "other options" not in train_by(tmp_path, code, "--max-update", "30").stderr
     assert "> gru_seq2seq" in train_by(tmp_path, code, "--max-update", "30", "--arch", "gru_seq2seq").stderr
+
+
+def test_a_comparison_is_made_once_and_again_for_new_summaries_or_options(tmp_path):
+    place = tmp_path / "with space"
+    place.mkdir()
+    for name, text in (("reference", "a b c\nd e f\n"), ("a", "a b\nd e\n"), ("b", "a c\nf\n")):
+        (place / name).write_text(text)
+    code = 'source "$1"; shift; compare_once a-minus-b reference --a a --b b --bootstrap 20 "$@"'
+
+    def compare(*options):
+        command = ["bash", "-c", code, "x", str(SCRIPTS / "recipes.sh"), *options]
+        return run_command(command, cwd=place).stdout, (place / "a-minus-b.json").stat().st_mtime_ns
+
+    first, made = compare()
+    assert "ROUGE-1" in first and compare() == (first, made)
+    assert compare("--quiet")[1] > made
+    again, made = compare()
+    (place / "b").write_text("a b\nd e\n")
+    changed, later = compare()
+    assert again == first != changed and later > made
+    (place / "a-minus-b.json").unlink()
+    assert compare()[0] == changed

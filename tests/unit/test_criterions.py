@@ -302,7 +302,7 @@ def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_oth
     with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
     task._candidates = 0
-    task.build_model(model_config("etads", **SMALL, adaptive_softmax_cutoff="20,30", share_all_embeddings=False))
+    task.build_model(model_config("etads", **SMALL, adaptive_softmax_cutoff=(20, 30), share_all_embeddings=False))
     for name in ("summarization_nll", "cross_entropy"):
         with pytest.raises(ValueError, match=f"--criterion {name} .*--adaptive-softmax-cutoff.*adaptive_loss"):
             task.build_criterion(SimpleNamespace(_name=name))

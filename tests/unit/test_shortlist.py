@@ -312,7 +312,7 @@ def test_what_cannot_have_a_shortlist_is_refused():
         SummaryGenerator(
             [scripted_model(task.target_dictionary)], task.target_dictionary, shortlist=make_shortlist(task)
         )
-    clusters = make_model("etads_basic", task, adaptive_softmax_cutoff="20,30", share_all_embeddings=False)
+    clusters = make_model("etads_basic", task, adaptive_softmax_cutoff=(20, 30), share_all_embeddings=False)
     with pytest.raises(ValueError, match="--adaptive-softmax-cutoff"):
         SummaryGenerator([clusters], task.target_dictionary, shortlist=make_shortlist(task))
     strategy = search.PrefixConstrainedBeamSearch(task.target_dictionary, lambda *_: [EOS])
