@@ -10,6 +10,7 @@ from typing import Dict, List, Optional
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
@@ -70,12 +71,12 @@ def make_task(
 @functools.lru_cache(maxsize=None)
 def model_config(arch: str, **options):
     """The options of a model as fairseq-train hands them to it, which leaves out those that the model does not have."""
-    if arch == "transformer":
+    kind = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")
+    if arch == "transformer" or kind is None:  # fairseq's own
         args = Namespace(arch=arch, **options)
         ARCH_CONFIG_REGISTRY[arch](args)
-        return args
-    known = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass").__dataclass_fields__
-    return model_options(arch, **{name: value for name, value in options.items() if name in known})
+        return args if arch == "transformer" else convert_namespace_to_omegaconf(args).model
+    return model_options(arch, **{name: value for name, value in options.items() if name in kind.__dataclass_fields__})
 
 
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):
