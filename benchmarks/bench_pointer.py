@@ -16,16 +16,14 @@ import statistics
 import tempfile
 import time
 import warnings
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 import torch
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from machines import machine
 
-from fairseq_etads.commands.architectures import numbered_dictionary
+from fairseq_etads.commands.architectures import architecture_config, numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
@@ -88,7 +86,7 @@ def time_steps(size, runs):
     sample = make_sample(size, 10000)
     systems = {}
     for name, (options, coverage) in VARIANTS.items():
-        cfg = convert_namespace_to_omegaconf(Namespace(arch="etads", **options, **size.model)).model
+        cfg = architecture_config("etads", **options, **size.model)
         model = ARCH_MODEL_REGISTRY["etads"].build_model(cfg, task).train()
         systems[name] = model, SummarizationNLL(task, False, 0.1, coverage, 0, 0, 1.0)
     seconds = {name: [] for name in systems}

@@ -20,12 +20,11 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from machines import machine
 
-from fairseq_etads.commands.architectures import numbered_dictionary
+from fairseq_etads.commands.architectures import architecture_config, numbered_dictionary
 from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
@@ -55,7 +54,7 @@ class System:
     def __init__(self, arch, vocabulary, optimizer):
         dictionary = numbered_dictionary(vocabulary)
         task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
-        cfg = convert_namespace_to_omegaconf(Namespace(arch=arch)).model
+        cfg = architecture_config(arch)
         self.model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task).train()
         self.criterion = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)
         options = Namespace(**vars(OPTIMIZER), arch=arch)

@@ -39,23 +39,21 @@ def process_pool(
     Raises:
         InputError: a process was killed.
     """
-    pool = ProcessPoolExecutor(count, context, start, arguments)
-    try:
-        yield pool
-    except Exception as error:
-        pool.shutdown()
-        if isinstance(error, BrokenProcessPool):
+    with ProcessPoolExecutor(count, context, start, arguments) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
             raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
-        raise
-    except BaseException:  # a signal: wait for no result
-        processes = list((pool._processes or {}).values())
-        thread: Any = pool._executor_manager_thread
-        # The pool must forget what has not begun before its processes end: its thread stumbles over work that is
-        # cancelled, as that of an unfinished map is, when it finds its processes gone.
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        if thread is not None:
-            thread.join()  # the pool, which the thread asks what to forget, must live as long
-        raise
-    pool.shutdown()
+        except Exception:
+            raise
+        except BaseException:  # a signal: wait for no result
+            processes = list((pool._processes or {}).values())
+            thread: Any = pool._executor_manager_thread
+            # The pool must forget what has not begun before its processes end: its thread stumbles over work that is
+            # cancelled, as that of an unfinished map is, when it finds its processes gone.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            if thread is not None:
+                thread.join()  # before the pool's own end, which takes back that it must forget
+            raise

@@ -63,8 +63,8 @@ compare_rows() {
     local rows=$1 row=$2 base=$3 text=$4 first=() second=() seed
     shift 4
     both_chosen "$rows" "$row" "$base" || return 0
-    for seed in $seeds; do first+=("$out/$row-$seed/summaries.txt") second+=("$out/$base-$seed/summaries.txt"); done
     say "$row minus $base"
+    for seed in $seeds; do first+=("$out/$row-$seed/summaries.txt") second+=("$out/$base-$seed/summaries.txt"); done
     compare_once "$out/$row-minus-$base" "$text/test.target" --a "${first[@]}" --b "${second[@]}" "$@"
 }
 

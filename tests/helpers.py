@@ -14,7 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
-from fairseq_etads.commands.architectures import model_options
+from fairseq_etads.commands.architectures import architecture_config
 from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import with_known_words
@@ -76,7 +76,8 @@ def model_config(arch: str, **options):
         args = Namespace(arch=arch, **options)
         ARCH_CONFIG_REGISTRY[arch](args)
         return args if arch == "transformer" else convert_namespace_to_omegaconf(args).model
-    return model_options(arch, **{name: value for name, value in options.items() if name in kind.__dataclass_fields__})
+    known = {name: value for name, value in options.items() if name in kind.__dataclass_fields__}
+    return architecture_config(arch, **known)
 
 
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):

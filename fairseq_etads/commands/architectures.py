@@ -38,7 +38,7 @@ def numbered_dictionary(size: int) -> Dictionary:
     return dictionary
 
 
-def model_options(arch: str, **changes: Any) -> DictConfig:
+def architecture_config(arch: str, **changes: Any) -> DictConfig:
     """The options of an architecture, some of them changed, as fairseq-train hands them to its model.
 
     fairseq composes the options of everything that it has by Hydra, which takes half a second.
@@ -66,7 +66,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     Returns:
         Their number; None if the architecture needs one dictionary and summaries were to know more of it.
     """
-    cfg = model_options(arch)
+    cfg = architecture_config(arch)
     source = target = numbered_dictionary(vocabulary - 1)
     source.add_symbol(SENTENCE_MARK)
     if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):

@@ -44,4 +44,4 @@ for seed in $seeds; do
 done
 etads-analyse --source "$text/test.source" --reference "$text/test.target" "${compared[@]}" --json "$out/analysis.json"
 [ ${#etads[@]} -gt 0 ] && [ ${#pg_coverage[@]} -gt 0 ] || exit 0
-etads-compare "$text/test.target" --a "${etads[@]}" --b "${pg_coverage[@]}" --json "$out/compare.json"
+compare_once "$out/compare" "$text/test.target" --a "${etads[@]}" --b "${pg_coverage[@]}"

@@ -63,7 +63,6 @@ for row in $systems; do
     [ "$row" != rewards ] || continue
     rewards=() others=()
     for seed in $seeds; do rewards+=("$out/rewards-$seed") others+=("$out/$row-$seed"); done
-    etads-compare "$text/test.target" --a "${rewards[@]/%//summaries.txt}" --b "${others[@]/%//summaries.txt}" \
-        --json "$out/compare-$row.json"
-    etads-compare --likelihood --a "${rewards[@]}" --b "${others[@]}" --checkpoint last --json "$out/likelihood-$row.json"
+    compare_once "$out/compare-$row" "$text/test.target" --a "${rewards[@]/%//summaries.txt}" --b "${others[@]/%//summaries.txt}"
+    compare_once "$out/likelihood-$row" --likelihood --a "${rewards[@]}" --b "${others[@]}" --checkpoint last
 done

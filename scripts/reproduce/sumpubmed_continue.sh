@@ -48,5 +48,5 @@ with=() without=()
 for seed in $seeds; do
     with+=("$out/with-$seed") without+=("$out/without-$seed")
 done
-etads-compare "$data/text/test.target" --a "${with[@]/%//summaries.txt}" --b "${without[@]/%//summaries.txt}" --json "$out/compare.json"
-etads-compare --likelihood --a "${with[@]}" --b "${without[@]}" --json "$out/likelihood.json"
+compare_once "$out/compare" "$data/text/test.target" --a "${with[@]/%//summaries.txt}" --b "${without[@]/%//summaries.txt}"
+compare_once "$out/likelihood" --likelihood --a "${with[@]}" --b "${without[@]}"

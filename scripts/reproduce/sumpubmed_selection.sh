@@ -97,5 +97,5 @@ for seed in $seeds; do
 done
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
 case $rows in
-    *summariser*bottom-up*) etads-compare "$data/text/test.target" --a "${masked[@]}" --b "${alone[@]}" --json "$out/compare.json" ;;
+    *summariser*bottom-up*) compare_once "$out/compare" "$data/text/test.target" --a "${masked[@]}" --b "${alone[@]}" ;;
 esac
