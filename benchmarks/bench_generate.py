@@ -15,12 +15,13 @@ generator, ``prepare_for_inference_`` and ``inference_step``. A profile of a sho
 the measurement is refused if fairseq's product with the vocabulary is not the plain one: with parameters that need no
 gradient, which its command never has, torch computes a batched product there, and the whole search takes twice as long.
 
-Every set of instructions is measured in a process of its own, and so is the peak of memory of each system. "avx2"
-shows what a processor without AVX-512 does. The results of each processor and set of instructions are a file in
+Every system has a process of its own, in which its peak of memory is taken, too. "avx2" shows what a processor without
+AVX-512 does. The results of each processor and set of instructions are a file in
 ``benchmarks/results/generate/``; the table, of all of them, stands in docs/decoding.md.
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -182,15 +183,73 @@ def documents(args, dictionary):
     return source
 
 
-def speeds(found, source, at_once, runs, clock):
-    """System -> documents per second of the clock, the median over runs in which the systems take turns."""
-    measured = {name: [] for name in found}
+class Peer:
+    """One system in a process of its own: what its first line tells is ``about``; afterwards it takes times.
+
+    In one process, systems would disturb each other: as soon as CTranslate2 has its threads beside torch's, the OpenMP
+    runtime sees more threads than cores and lets them sleep while they wait, and searches with many small operations
+    take twice as long.
+    """
+
+    def __init__(self, system, environment):
+        command = [sys.executable, __file__, *sys.argv[1:], "--peer", system]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.about = self._told()
+
+    def _told(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(self.process.args)}: ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def seconds(self, count, at_once):
+        """How long the first ``count`` documents take, ``at_once`` in a batch."""
+        self.process.stdin.write(json.dumps([count, at_once]) + "\n")
+        self.process.stdin.flush()
+        return self._told()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def answer_as_peer(system, args):
+    """The other side of :class:`Peer`: one line about the system, or null if it is not installed; then its times."""
+    clock = time.process_time if args.processor_time else time.perf_counter
+    dictionary = numbered_dictionary(args.vocabulary)
+    run = made(system, args, dictionary)
+    source = documents(args, dictionary)
+    print(json.dumps(run and describe(system, run, source, args)), flush=True)
+    for line in sys.stdin:
+        count, at_once = json.loads(line)
+        started = clock()
+        for batch in source[:count].split(at_once):
+            run(batch)
+        print(json.dumps(clock() - started), flush=True)
+
+
+def describe(system, run, source, args):
+    """What there is to know of a system but its speed; its first search makes it warm."""
+    about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
+    about["words"] = run(source[:1], PROFILED_WORDS)
+    if not system.startswith("ctranslate2"):  # it has no profile that torch could read
+        about["operations"] = operations(run, source, args.vocabulary)
+        if system == "fairseq":
+            check_as_commanded(about["operations"])
+    return about
+
+
+def speeds(peers, count, at_once, runs):
+    """System -> documents per second, the median over runs in which the systems take turns."""
+    measured = {name: [] for name in peers}
     for _ in range(runs):
-        for name, run in found.items():
-            started = clock()
-            for batch in source.split(at_once):
-                run(batch)
-            measured[name].append(len(source) / (clock() - started))
+        for name, peer in peers.items():
+            measured[name].append(count / peer.seconds(count, at_once))
     return {name: round(statistics.median(values), 3) for name, values in measured.items()}
 
 
@@ -225,11 +284,8 @@ def check_as_commanded(profiled):
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
-def peak_memory(system, args):
+def peak_memory(run, source):
     """Megabytes of a process that has loaded one system: before its first search, and the most in that search."""
-    dictionary = numbered_dictionary(args.vocabulary)
-    run = made(system, args, dictionary)
-    source = documents(args, dictionary)
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew, without what loading took
     run(source)
@@ -242,56 +298,37 @@ def resident(what):
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 
 
-def measure(args):
-    """The results of this process's instructions; without memory, which :func:`in_processes` adds."""
-    clock = time.process_time if args.processor_time else time.perf_counter
-    dictionary = numbered_dictionary(args.vocabulary)
-    source = documents(args, dictionary)
-    made_systems = {name: made(name, args, dictionary) for name in chosen_systems(args)}
-    found = {name: run for name, run in made_systems.items() if run is not None}
-    outputs = {name: run(source[:1], PROFILED_WORDS) for name, run in found.items()}  # and everything is warm
-    profiles = {
-        name: operations(run, source, args.vocabulary)
-        for name, run in found.items()
-        if not name.startswith("ctranslate2")  # it has no profile that torch could read
-    }
-    if "fairseq" in profiles:
-        check_as_commanded(profiles["fairseq"])
-    return {
-        "machine": {**machine(), **processor()},
-        "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out; documents per second",
-        "runs": args.runs,
-        "quiet": not args.busy,
-        "clock": "processor" if args.processor_time else "wall",
-        "documents": args.documents,
-        "words": args.words,
-        "same words as fairseq": {
-            name: words == outputs["fairseq"] for name, words in outputs.items() if not name.startswith("etads ")
-        } if "fairseq" in outputs else {},
-        "documents per second": {
-            "together": speeds(found, source, args.documents, args.runs, clock),
-            "one at a time": speeds(found, source[:2], 1, args.runs, clock),
-        },
-        "operations": profiles,
-    }  # fmt: skip
+def measure(instructions, args):
+    """The report of one set of instructions."""
+    environment = {**os.environ, **INSTRUCTIONS[instructions]}
+    with contextlib.ExitStack() as running:
+        started = {name: running.enter_context(Peer(name, environment)) for name in chosen_systems(args)}
+        peers = {name: peer for name, peer in started.items() if peer.about is not None}
+        about = {name: peer.about for name, peer in peers.items()}
+        fairseq = about.get("fairseq")
+        return {
+            "machine": next(iter(about.values()))["machine"],
+            "instructions": instructions,
+            "task": f"400 tokens, {args.vocabulary} words, beam {args.beam}, {args.words} words out",
+            "runs": args.runs,
+            "quiet": not args.busy,
+            "clock": "processor" if args.processor_time else "wall",
+            "documents": args.documents,
+            "words": args.words,
+            "same words as fairseq": {
+                name: told["words"] == fairseq["words"] for name, told in about.items() if not name.startswith("etads ")
+            } if fairseq else {},
+            "documents per second": {
+                "together": speeds(peers, args.documents, args.documents, args.runs),
+                "one at a time": speeds(peers, 2, 1, args.runs),
+            },
+            "operations": {name: told["operations"] for name, told in about.items() if "operations" in told},
+            "megabytes": {name: told["megabytes"] for name, told in about.items()},
+        }  # fmt: skip
 
 
 def chosen_systems(args):
     return [name for name in SYSTEMS if not args.only or name.startswith(tuple(args.only))]
-
-
-def in_processes(instructions, args):
-    """Measure speed, and then each system's memory, in processes that may use these instructions."""
-    environment = {**os.environ, **INSTRUCTIONS[instructions]}
-    same = [*sys.argv[1:], "--process"]
-
-    def child(what):
-        command = [sys.executable, __file__, *same, what]
-        return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
-
-    report = child("speed")
-    measured = report["documents per second"]["together"]
-    return {**report, "instructions": instructions, "megabytes": {name: child(name) for name in measured}}
 
 
 def main():
@@ -310,17 +347,17 @@ def main():
     )
     parser.add_argument("--table", action="store_true", help="measure nothing; print the table of all results")
     parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
-    parser.add_argument("--process", metavar="WHAT", help=argparse.SUPPRESS)  # "speed", or a system for its memory
+    parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.process:
+    if args.peer:
         if args.processor_time:
             torch.set_num_threads(1)
         warnings.simplefilter("ignore")
         logging.disable(logging.INFO)
-        print(json.dumps(measure(args) if args.process == "speed" else peak_memory(args.process, args)))
+        answer_as_peer(args.peer, args)
         return
     for instructions in [] if args.table else args.instructions:
-        report = in_processes(instructions, args)
+        report = measure(instructions, args)
         place = args.output / generate_table.file_name(report)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(report, indent=2) + "\n")
