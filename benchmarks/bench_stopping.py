@@ -45,7 +45,7 @@ def trained(work, steps):
 
 
 def batches(data, checkpoint, documents):
-    """The model, its dictionary, and the first documents of the test split in batches."""
+    """The task, the model, and the first documents of the test split in batches."""
     cfg = SummarizationConfig(data=str(data))
     cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
     task = SummarizationTask.setup_task(cfg)
@@ -54,7 +54,7 @@ def batches(data, checkpoint, documents):
     dataset = task.dataset("test")
     items = [dataset[number] for number in range(documents)]
     found = [dataset.collater(items[start : start + BATCH]) for start in range(0, documents, BATCH)]
-    return model, task.target_dictionary, found
+    return task, model, found
 
 
 def measure(model, dictionary, samples, **options):
@@ -90,7 +90,8 @@ def main():
     parser.add_argument("--steps", type=int, default=600, help="of training")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    model, dictionary, samples = batches(*trained(args.work, args.steps), args.documents)
+    task, model, samples = batches(*trained(args.work, args.steps), args.documents)
+    dictionary = task.target_dictionary
     rows = []
     for longest in LONGEST:
         for name, scoring in SCORES.items():

@@ -1,12 +1,14 @@
 """Decoding with a trained model and its real lengths: speed, ROUGE and the rule of stopping, for each number format.
 
     python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
+    python benchmarks/bench_trained.py --run RUN --data PREPARED/bin --shortlist FILE --output FILE
 
-The model is that of ``scripts/quickstart.sh``, which trains it in DIR unless one is there. It summarises the first
-documents of the test split with the quickstart's options (beam 5, 4 to 30 tokens, no word pair twice) in each format,
-and stops by fairseq's rule or by the admissible one. The systems take turns at each batch of 10 documents, and the
-medians of a batch's runs are added up: documents per second. Beside that: tokens of a summary, ROUGE F1 of the words,
-and how many summaries are others than in float32 by the same rule. Other scores and lengths: bench_stopping.py.
+The model is that of ``scripts/quickstart.sh``, which trains it in DIR unless one is there, or that of a RUN of
+scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (beam 5, 4 to 30
+tokens, no word pair twice) in each format, over all words or those of a shortlist, and stops by fairseq's rule or by
+the admissible one. The systems take turns at each batch of 10 documents, and the medians of a batch's runs are added
+up: documents per second. Beside that: tokens of a summary, ROUGE F1 of the words, and how many summaries are others
+than in float32 over all words by the same rule. Other scores and lengths: bench_stopping.py.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from pathlib import Path
 from bench_stopping import batches, trained
 from machines import machine
 
+from fairseq_etads.data.shortlist_file import read_shortlist
 from fairseq_etads.evaluation.rouge import rouge
 from fairseq_etads.generation import SummaryGenerator
 
@@ -42,15 +45,27 @@ def main():
     parser.add_argument("--runs", type=int, default=3, help="of each system (default: %(default)s)")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="fp32 among them")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
+    parser.add_argument("--run", type=Path, help="a training of scripts/train.sh, instead of the quickstart's")
+    parser.add_argument("--data", type=Path, help="what --run was trained on: the folder bin of prepared data")
+    parser.add_argument("--shortlist", type=Path, help="of etads-shortlist; each format is measured with it, too")
     args = parser.parse_args()
-    model, dictionary, samples = batches(*trained(args.work, args.steps), args.documents)
+    if bool(args.run) != bool(args.data):
+        parser.error("--run and --data: give both or neither")
+    found = (args.data, args.run / "checkpoints" / "checkpoint_best.pt") if args.run else trained(args.work, args.steps)
+    task, model, samples = batches(*found, args.documents)
+    dictionary = task.target_dictionary
+    lists = [None]
+    if args.shortlist:
+        lists.append(read_shortlist(args.shortlist, task.source_dictionary, dictionary))
     generators = {
-        (infer_dtype, rule): SummaryGenerator(
-            [model], dictionary, infer_dtype=infer_dtype, early_stopping=rule, keep_attention=False, **OPTIONS
+        (infer_dtype, shortlist is not None, rule): SummaryGenerator(
+            [model], dictionary, infer_dtype=infer_dtype, early_stopping=rule, keep_attention=False,
+            shortlist=shortlist, **OPTIONS,
         )
         for infer_dtype in args.formats
+        for shortlist in lists
         for rule in args.rules
-    }
+    }  # fmt: skip
     seconds = dict.fromkeys(generators, 0.0)
     summaries = {system: [] for system in generators}
     for generator in generators.values():
@@ -67,15 +82,22 @@ def main():
             summaries[system] += [row[0]["tokens"] for row in found[system]]
     references = [words(dictionary, target) for sample in samples for target in sample["target"]]
     rows = [row_of(system, summaries, seconds[system], references, dictionary) for system in generators]
-    report = {"machine": machine(), "documents": args.documents, "runs": args.runs, "rows": rows}
+    report = {
+        "machine": machine(),
+        "model": args.run.name if args.run else "quickstart",
+        "documents": args.documents,
+        "runs": args.runs,
+        "rows": rows,
+    }
     args.output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def row_of(system, summaries, seconds, references, dictionary):
-    infer_dtype, rule = system
-    texts, plain = ([words(dictionary, x) for x in summaries[name, rule]] for name in (infer_dtype, "fp32"))
+    infer_dtype, listed, rule = system
+    texts, plain = ([words(dictionary, x) for x in summaries[which]] for which in (system, ("fp32", False, rule)))
     row = {
         "infer_dtype": infer_dtype,
+        "shortlist": listed,
         "early_stopping": rule,
         "documents per second": round(len(texts) / seconds, 2),
         "tokens": round(statistics.mean(len(x) for x in summaries[system]), 2),

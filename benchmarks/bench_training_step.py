@@ -25,6 +25,7 @@ import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 from machines import machine
@@ -48,9 +49,9 @@ SIZES = {
 OF_FAIRSEQ = ["--encoder-learned-pos", "--decoder-learned-pos", "--share-all-embeddings"]
 COMMON = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
-    *("--dropout", "0.2", "--encoder-layers", "4", "--decoder-layers", "4", "--max-tokens", "4096", "--cpu"),
-    *("--max-update", "1000"),
+    *("--dropout", "0.2", "--max-tokens", "4096", "--cpu", "--max-update", "1000"),
 ]  # fmt: skip
+OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families have the sizes of their papers
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
@@ -72,8 +73,10 @@ def trainer(system, length, summary, args):
     arch, *more = system.split(" ")
     command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *COMMON]
     command += ["--criterion", "summarization_nll" if ours else "cross_entropy"]
-    command += [*(TINY if args.tiny else []), "--max-source-positions", str(length + 1)]
-    command += ["--max-target-positions", str(summary + 1), *args.option]
+    if issubclass(ARCH_MODEL_REGISTRY[arch], TransformerModelBase):
+        command += [*OF_TRANSFORMERS, *(TINY if args.tiny else [])]
+        command += ["--max-source-positions", str(length + 1), "--max-target-positions", str(summary + 1)]
+    command += args.option
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
     command += more  # last, so that a system may have another optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
@@ -108,7 +111,7 @@ def batch(documents, length, summary, vocabulary):
 
 
 def documents_of(length, args):
-    return max(1, args.tokens // length)
+    return args.documents or max(1, args.tokens // length)
 
 
 def most_resident():
@@ -167,12 +170,14 @@ def measure(length, args, arguments):
     return report
 
 
-def main():
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "training_step.json")
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=list(LENGTHS))
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--tokens", type=int, default=4096, help="source tokens in a batch (default: %(default)s)")
+    parser.add_argument("--documents", type=int, help="in a batch (default: as many as --tokens allows)")
     parser.add_argument("--summary", type=int, default=100, help="words of a summary (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="counted steps of each system; 0: memory only (default: 5)")
     parser.add_argument("--vocabulary", type=int, default=50000)
@@ -181,20 +186,23 @@ def main():
     parser.add_argument("--no-memory", action="store_true", help="times only")
     parser.add_argument("--option", action="append", default=[], help="a word for all fairseq-train commands")
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     if args.peak_of:
         print(json.dumps(peak(args.peak_of, args.lengths[0], args)))
         return
+    size = f"{args.documents} documents" if args.documents else f"{args.tokens} source tokens"
     report = {
         "machine": machine(),
-        "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, summaries of {args.summary} words, float32",
+        "step": f"fairseq's Trainer, {size} a batch, summaries of {args.summary} words, float32",
         "vocabulary": args.vocabulary,
-        "lengths": {length: measure(length, args, sys.argv[1:]) for length in args.lengths},
+        "lengths": {},
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n")
+    for length in args.lengths:
+        report["lengths"][str(length)] = measure(length, args, arguments)
+        args.output.write_text(json.dumps(report, indent=2) + "\n")  # long lengths take long
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import webbrowser
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, List, Optional
 
 from ..console import Parser, limit_caches_of_shapes, run
@@ -92,21 +93,26 @@ def _listen(port: int) -> socket.socket:
 
 
 def _load(args: argparse.Namespace) -> Any:
+    """The model, after a first summary."""
     limit_caches_of_shapes()
     # here, so that --help and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let everybody log everything
-    return Summarizer.load(args.folder, args.device)
+    summarizer = Summarizer.load(args.folder, args.device)
+    summarizer.summarize("A first text, so that the page need not wait.")  # packs weights, loads rules
+    return summarizer
 
 
 def _demo(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        summarizer = _load(args)
-        summarizer.summarize("A first text, so that the page need not wait.")  # packs weights, loads rules
+        with ThreadPoolExecutor(1) as loading:
+            # not in this thread, which stays: beside the worker's, its OpenMP threads would be more than there are
+            # cores, those that wait would fall asleep, and a summary would take up to twice as long
+            summarizer = loading.submit(_load, args).result()
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)

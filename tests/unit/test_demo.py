@@ -5,6 +5,7 @@
 import json
 import queue
 import re
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -134,12 +135,14 @@ def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, 
     from fairseq_etads.commands import demo as command
 
     folder, _ = make_folder(tmp_path)
-    opened, summarized = queue.Queue(), []
-    monkeypatch.setattr(command, "_load", lambda args: SimpleNamespace(device="cpu", summarize=summarized.append))
+    opened, threads = queue.Queue(), []
+    model = SimpleNamespace(device="cpu", summarize=lambda text: threads.append(threading.current_thread()))
+    monkeypatch.setattr("fairseq_etads.summarizer.Summarizer.load", lambda *args: model)
     monkeypatch.setattr(command, "_serve", lambda summarizer, title, listener: opened.put(title))
     monkeypatch.setattr(command.webbrowser, "open", opened.put)
     assert command.main([str(folder), "--port", "0", *options]) == 0
     url = re.search(r"http://127\.0\.0\.1:[1-9]\d*/", capsys.readouterr().out)[0]
     found = {opened.get(timeout=20) for _ in range(1 + opens)}
     assert found == ({"model", url} if opens else {"model"}) and opened.empty()
-    assert len(summarized) == 1, "what the first summary waits for is done before anybody looks"
+    assert len(threads) == 1, "what the first summary waits for is done before anybody looks"
+    assert not threads[0].is_alive(), "threads of OpenMP that stay would make those of the searches wait asleep"

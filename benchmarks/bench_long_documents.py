@@ -1,0 +1,68 @@
+"""How time and memory of a training step grow with the length of a document, for each family of models.
+
+    python benchmarks/bench_long_documents.py [--docs docs/etads.md]    measures, and prints the table; half an hour
+    python benchmarks/bench_long_documents.py --table                   the table of what was measured
+
+A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py says
+what a step is and how it is measured. Each system has the sizes of its preset, which are its paper's; fairseq's
+transformer has those of ``etads``.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import bench_training_step
+import generate_table
+
+RESULTS = Path(__file__).parent / "results" / "long_documents.json"
+BEGIN = "<!-- benchmarks/bench_long_documents.py --table -->\n\n"
+LENGTHS = (400, 1024, 2048, 4096, 8192)
+SYSTEMS = (
+    "transformer",
+    "etads",
+    "etads --checkpoint-activations",
+    "aggregation_transformer",
+    "gated_es_transformer",
+    "convs2s",
+    "pg_coverage",
+)
+
+
+def table(report):
+    """Markdown: seconds and MiB of fairseq's transformer, and what others need in proportion, for each length."""
+    lengths = list(report["lengths"].values())
+    lines = ["| tokens | " + " | ".join(f"{int(length):,}" for length in report["lengths"]) + " |"]
+    lines.append("|---|" + "---|" * len(lengths))
+    first = bench_training_step.SYSTEMS[0]
+    for system in lengths[0]["systems"]:
+        cells = []
+        for measured in lengths:
+            row = measured["systems"][system]
+            if system == first:
+                cells.append(f"{row['CPU seconds']:.1f} s, {row['peak MiB']:,} MiB")
+            else:
+                cells.append(f"{row['time ratio']:.2f}, {row['memory ratio']:.2f}")
+        lines.append(f"| `{system}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--runs", type=int, default=1, help="counted steps of each system (default: %(default)s)")
+    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
+    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    args = parser.parse_args()
+    if not args.table:
+        lengths = ",".join(map(str, LENGTHS))
+        command = ["--documents", "1", "--lengths", lengths, "--systems", ",".join(SYSTEMS), "--runs", str(args.runs)]
+        bench_training_step.main([*command, "--output", str(args.output)])
+    measured = table(json.loads(args.output.read_text()))
+    print(measured)
+    if args.docs:
+        generate_table.write(measured, args.docs, BEGIN)
+
+
+if __name__ == "__main__":
+    main()
