@@ -5,7 +5,8 @@
 
 A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py says
 what a step is and how it is measured. Each system has the sizes of its preset, which are its paper's; fairseq's
-transformer has those of ``etads``.
+transformer has those of ``etads``. From 4,096 tokens on it needs some 25 GB for the attention dropout of
+``aggregation_transformer``; ``--systems`` of bench_training_step.py leaves it out.
 """
 
 import argparse
