@@ -304,6 +304,8 @@ def measure(instructions, args):
     with contextlib.ExitStack() as running:
         started = {name: running.enter_context(Peer(name, environment)) for name in chosen_systems(args)}
         peers = {name: peer for name, peer in started.items() if peer.about is not None}
+        if not peers:
+            raise SystemExit(f"--only {' '.join(args.only)}: none is installed; choose from {', '.join(SYSTEMS)}")
         about = {name: peer.about for name, peer in peers.items()}
         fairseq = about.get("fairseq")
         return {
@@ -320,7 +322,7 @@ def measure(instructions, args):
             } if fairseq else {},
             "documents per second": {
                 "together": speeds(peers, args.documents, args.documents, args.runs),
-                "one at a time": speeds(peers, 2, 1, args.runs),
+                "one at a time": speeds(peers, min(2, args.documents), 1, args.runs),
             },
             "operations": {name: told["operations"] for name, told in about.items() if "operations" in told},
             "megabytes": {name: told["megabytes"] for name, told in about.items()},
@@ -362,10 +364,7 @@ def main():
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(report, indent=2) + "\n")
         print(f"{place} written", file=sys.stderr)
-    table = generate_table.table(generate_table.reports(args.output))
-    print(table)
-    if args.docs:
-        generate_table.write(table, args.docs)
+    generate_table.show(generate_table.table(generate_table.reports(args.output)), args.docs)
 
 
 if __name__ == "__main__":

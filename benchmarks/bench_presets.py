@@ -137,10 +137,7 @@ def main():
         report = measure(args)
         args.output.parent.mkdir(parents=True, exist_ok=True)
         args.output.write_text(json.dumps(report, indent=2) + "\n")
-    made = table(json.loads(args.output.read_text()))
-    print(made)
-    if args.docs:
-        generate_table.write(made, args.docs, BEGIN)
+    generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def main():
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):
         parser.error("--run and --data: give both or neither")
-    found = (args.data, args.run / "checkpoints" / "checkpoint_best.pt") if args.run else trained(args.work, args.steps)
-    task, model, samples = batches(*found, args.documents)
+    made = (args.data, args.run / "checkpoints" / "checkpoint_best.pt") if args.run else trained(args.work, args.steps)
+    task, model, samples = batches(*made, args.documents)
     dictionary = task.target_dictionary
     lists = [None]
     if args.shortlist:

@@ -68,3 +68,10 @@ def write(new_table, page, begin=BEGIN):
     if not end:
         raise ValueError(f"{page} has no place for the table: {begin.strip()} … {END.strip()}")
     page.write_text(before + begin + new_table + END + after)
+
+
+def show(new_table, page=None, begin=BEGIN):
+    """Print the table and, if a page is given, :func:`write` it there."""
+    print(new_table)
+    if page:
+        write(new_table, page, begin)

@@ -7,8 +7,8 @@ import socket
 import sys
 import threading
 import webbrowser
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, List, Optional
+from concurrent.futures import Future
+from typing import Any, Callable, List, Optional
 
 from ..console import Parser, limit_caches_of_shapes, run
 from ..folder.config import FolderConfig, find_folder, read_config
@@ -105,14 +105,29 @@ def _load(args: argparse.Namespace) -> Any:
     return summarizer
 
 
+def _in_own_thread(work: Callable[[], Any]) -> Any:
+    """What ``work`` returns or raises, done in a thread that has then ended. Ctrl-C does not wait for it."""
+    outcome: Future[Any] = Future()
+
+    def do() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join()
+    return outcome.result()
+
+
 def _demo(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        with ThreadPoolExecutor(1) as loading:
-            # not in this thread, which stays: beside the worker's, its OpenMP threads would be more than there are
-            # cores, those that wait would fall asleep, and a summary would take up to twice as long
-            summarizer = loading.submit(_load, args).result()
+        # not in this thread, which stays: beside the worker's, its OpenMP threads would be more than there are cores,
+        # those that wait would fall asleep, and a summary would take up to twice as long
+        summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)

@@ -1,6 +1,7 @@
 """The benchmark of decoding measures fairseq as fairseq-generate runs it, and the docs say what was measured."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -85,3 +86,13 @@ def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
     copy.write_text(page.read_text())
     generate_table.write(generate_table.table(generate_table.reports()), copy)
     assert copy.read_text() == page.read_text(), "run benchmarks/bench_generate.py --table --docs docs/decoding.md"
+
+
+def test_the_docs_have_the_table_of_long_documents(bench, generate_table, tmp_path):
+    long_documents = __import__("bench_long_documents")
+    page = ROOT / "docs" / "etads.md"
+    copy = tmp_path / "etads.md"
+    copy.write_text(page.read_text())
+    table = long_documents.table(json.loads(long_documents.RESULTS.read_text()))
+    generate_table.show(table, copy, long_documents.BEGIN)
+    assert copy.read_text() == page.read_text(), "run bench_long_documents.py --table --docs docs/etads.md"

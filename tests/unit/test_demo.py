@@ -3,8 +3,10 @@
 # ruff: noqa: F811  # fixtures are imported, and then arguments
 
 import json
+import os
 import queue
 import re
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -146,3 +148,25 @@ def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, 
     assert found == ({"model", url} if opens else {"model"}) and opened.empty()
     assert len(threads) == 1, "what the first summary waits for is done before anybody looks"
     assert not threads[0].is_alive(), "threads of OpenMP that stay would make those of the searches wait asleep"
+
+
+def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
+    from fairseq_etads.commands import demo as command
+
+    ended, loaded = threading.Event(), []
+
+    def load():
+        os.kill(os.getpid(), signal.SIGINT)
+        loaded.append(not ended.wait(20))
+
+    with pytest.raises(KeyboardInterrupt):
+        command._in_own_thread(load)
+    assert not loaded, "the interrupt came only after the work was done"
+    ended.set()
+
+
+def test_what_cannot_be_loaded_is_said():
+    from fairseq_etads.commands import demo as command
+
+    with pytest.raises(ZeroDivisionError):
+        command._in_own_thread(lambda: 1 // 0)
