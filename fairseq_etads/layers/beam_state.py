@@ -21,26 +21,6 @@ COMPACTION_INTERVAL = 8
 """Steps between two compactions of the past. Each copies all columns that are still seen, so they must be rare."""
 
 
-def beams_to_queries(x: Tensor, documents: int) -> Tensor:
-    """(B * beam, H, T, D) -> (B, H, beam * T, D): the beams of a document become more queries. A view if beam is 1."""
-    rows, heads, length, width = x.shape
-    beam = rows // documents
-    if beam * documents != rows:
-        raise ValueError(f"{rows} rows of queries for {documents} documents: every document needs as many beams")
-    if beam == 1:
-        return x
-    return x.view(documents, beam, heads, length, width).transpose(1, 2).reshape(documents, heads, beam * length, width)
-
-
-def queries_to_beams(x: Tensor, rows: int) -> Tensor:
-    """(B, H, beam * T, D) -> (B * beam, H, T, D), the inverse of :func:`beams_to_queries`."""
-    documents, heads, queries, width = x.shape
-    beam = rows // documents
-    if beam == 1:
-        return x
-    return x.view(documents, heads, beam, queries // beam, width).transpose(1, 2).reshape(rows, heads, -1, width)
-
-
 def _select(x: Tensor, rows: Tensor) -> Tensor:
     """Some rows of a tensor, laid out in memory as it is: index_select alone puts rows into one piece."""
     if x.dim() > 2 and not x.is_contiguous() and x.transpose(-1, -2).is_contiguous():

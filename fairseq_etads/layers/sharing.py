@@ -11,7 +11,9 @@ import torch
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+from .heads import SELF_ATTENTION_INPUTS
+
+PROJECTIONS = (*SELF_ATTENTION_INPUTS, "out_proj")
 SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 
 

@@ -16,31 +16,13 @@ from torch import Tensor, nn
 
 from ..attention import at_least_float32, attention_weights, saliency_attention
 from ..focus import focus_attention
-from .beam_state import BeamState, beams_to_queries, queries_to_beams
+from .beam_state import BeamState
 from .figures import GateInputs, Observed
 from .focus import FocalNetwork, focal_options
+from .heads import laid_out, merge_heads, queries_to_beams, self_attention_inputs, split_heads
 from .precision import in_float32, keep_float32
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(T, B, H * D) -> (B, H, T, D)."""
-    length, batch, width = x.shape
-    return x.view(length, batch, num_heads, width // num_heads).permute(1, 2, 0, 3)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, T, D) -> (T, B, H * D)."""
-    return x.permute(2, 0, 1, 3).flatten(2)
-
-
-def laid_out(x: Tensor, transposed: bool) -> Tensor:
-    """The same tensor in one piece of memory, row by row; ``transposed``: column by column in each matrix.
-
-    For a few queries q, the product q x^T is a third faster with columns in one piece.
-    """
-    return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()
 
 
 def attention_dropout(module: MultiheadAttention) -> float:
@@ -158,7 +140,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         mask = memory.get("prev_key_padding_mask")
         projected = self.q_proj(query)
         rows, documents = query.size(1), k.size(0)
-        q = beams_to_queries(split_heads(projected, self.num_heads), documents).to(k.dtype)
+        q = split_heads(projected, self.num_heads, documents).to(k.dtype)
         dropout_p = attention_dropout(self)
         # the search multiplies by keys in the format in which the state keeps them, for speed
         stepwise = isinstance(incremental_state, BeamState)
@@ -176,7 +158,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         else:
             attend = None if mask is None else ~mask[:, None, None, :]
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
-        out = self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype))
+        out = self.out_proj(merge_heads(out, rows).to(query.dtype))
         if not need_weights or weights is None:
             return out, None
         weights = queries_to_beams(weights, rows)
@@ -195,12 +177,12 @@ class BridgeAttention(Observed, MultiheadAttention):
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """:func:`saliency_attention` with the gate's queries made of the projected queries (T, B, d_m)."""
         assert self.gate_q_proj is not None
-        gate_q = self._gate_vectors(self.gate_q_proj(projected))
+        gate_q = self._gate_vectors(self.gate_q_proj(projected), k.size(0))
         level = None
         if self.gate_slope is not None and self.gate_level is not None:
             gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
             level = at_least_float32(self.gate_level)
-        gate_q = beams_to_queries(gate_q, k.size(0)).to(k.dtype)
+        gate_q = gate_q.to(k.dtype)
         if self.observer is not None:
             self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, key_padding_mask, self.gate, level))
         dropout_p = attention_dropout(self)
@@ -209,9 +191,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         )
         return result if isinstance(result, tuple) else (result, None)
 
-    def _gate_vectors(self, projected: Tensor) -> Tensor:
-        """(T, B, d_m) -> (B, H, T, D); of length 1 where the gate is a cosine's."""
-        vectors = split_heads(projected, self.num_heads)
+    def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
+        """(T, B * beam, d_m) -> (B, H, beam * T, D); of length 1 where the gate is a cosine's."""
+        vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
@@ -230,7 +212,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             "prev_value": split_heads(self.v_proj(key), self.num_heads),
         }
         if self.gate_k_proj is not None:
-            memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected))
+            memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
         if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
@@ -300,14 +282,13 @@ class SummaryAttention(MultiheadAttention):
         _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights)
         rows, documents = query.size(1), incremental_state.documents
         q, k, v = (
-            beams_to_queries(split_heads(proj(query), self.num_heads), documents)
-            for proj in (self.q_proj, self.k_proj, self.v_proj)
+            split_heads(projected, self.num_heads, documents) for projected in self_attention_inputs(self, query)
         )
         keys, values = incremental_state.remember(self, k, v)
         scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
         weights = at_least_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
         out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(values.dtype), values)
-        return self.out_proj(merge_heads(queries_to_beams(out, rows)).to(query.dtype)), None
+        return self.out_proj(merge_heads(out, rows).to(query.dtype)), None
 
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor

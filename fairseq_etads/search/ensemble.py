@@ -125,6 +125,8 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
+        # fairseq looks through all modules at every step for those that have a state
+        self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
@@ -143,7 +145,8 @@ class SharingMember(Member):
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         self.state.reorder(parents, documents)
-        self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
+        for part in self._stateful:
+            part.reorder_incremental_state(self.state, rows)
         if documents is not None:
             selected = self.model.encoder.reorder_encoder_out(self.encoder_out, documents)
             self.encoder_out = {**self._restricted, **selected}  # encoders drop what they do not know

@@ -15,11 +15,14 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from fairseq.modules import LinearizedConvolution, MultiheadAttention
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from .. import compat, kernels
+from ..layers.heads import SELF_ATTENTION_INPUTS
 from ..layers.linear import fix_normalised_weights, is_plain_linear, normalised_weights
 from ..layers.precision import keeps_float32
 from ..layers.recurrent import OutputLayer
+from ..layers.transformer import SummaryAttention
 from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
 from .penalties import check_choice
@@ -190,12 +193,33 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     for layer in getattr(result.encoder, "layers", []):
         if type(getattr(layer, "self_attn", None)) is MultiheadAttention:
             layer.self_attn = DocumentAttention(layer.self_attn)
+    for module in list(result.modules()):
+        if isinstance(module, (DocumentAttention, SummaryAttention)):
+            _join_projections(module)
     _replace_linears(result, functools.partial(_product_layer, products))
     return result
 
 
+@torch.no_grad()
+def _join_projections(attention: Any) -> None:
+    """Give self-attention one layer in the place of those of queries, keys and values; see ``self_attention_inputs``.
+
+    In the search the three are small products, which cost less together, and 8-bit ones round their inputs once.
+    """
+    parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
+    if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
+        return
+    weight = torch.cat([part.weight for part in parts])
+    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # draws no random numbers
+    joint.weight.copy_(weight)
+    joint.bias.copy_(torch.cat([part.bias for part in parts]))
+    attention.joint_proj = joint
+
+
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
     """What computes a linear layer of a copy."""
+    if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
+        return linear
     # what reads weights instead of calling layers; only in the search do our attentions call them in every case
     reads_weights = type(parent) is MultiheadAttention
     if products.int8 and not (keeps_float32(linear) or reads_weights):

@@ -9,7 +9,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from .. import kernels
-from ..layers.transformer import attention_dropout, merge_heads, split_heads
+from ..layers.heads import merge_heads, self_attention_inputs, split_heads
+from ..layers.transformer import attention_dropout
 
 
 class PackedLinear(nn.Linear):
@@ -87,7 +88,7 @@ class Int8Linear(nn.Module):
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """Rows (n, in), each divided by its largest number (n, 1), and these: the same for all layers of this kind."""
         x = x.float()
-        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))
+        largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))  # norms take several times as long
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
 
@@ -186,7 +187,7 @@ class DocumentAttention(nn.Module):
         """query (S, B, d_m), also used as key and value -> (S, B, d_m), None; mask (B, S), True at padding."""
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
-        q, k, v = (split_heads(layer(query), self.num_heads) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (split_heads(projected, self.num_heads) for projected in self_attention_inputs(self, query))
         attend = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=self.dropout_p)
         return self.out_proj(merge_heads(out).to(query.dtype)), None

@@ -8,7 +8,7 @@ from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers import beam_state
-from fairseq_etads.layers.transformer import laid_out
+from fairseq_etads.layers.heads import laid_out
 from fairseq_etads.search.extensions import top_values
 
 
