@@ -28,10 +28,10 @@ from typing import Any, Dict, List
 from etads_preprocess.files import SIDES, SPLITS, atomic_writer
 
 from fairseq_etads import __version__
-from fairseq_etads.evaluation.analysis import lead_words, oracle_sentences
+from fairseq_etads.evaluation.analysis import extract
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, Settings
-from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
+from fairseq_etads.evaluation.summaries import SENTENCE_MARK
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,22 +140,17 @@ def one_line_each(content: Dict[str, Any]) -> str:
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
 
-def extract(args: argparse.Namespace) -> None:
+def write_extracts(args: argparse.Namespace) -> None:
     """Write an extract of each test document: its beginning, or the sentences that match its summary best."""
-    named = re.fullmatch(r"(lead|oracle)-(\d+)(-words)?", args.kind)
+    named = re.fullmatch(r"(?:(lead|oracle)-(\d+)|lead-(\d+)-words)", args.kind)
     if not named:
         raise SystemExit(f"--kind {args.kind}: choose lead-N, lead-N-words or oracle-N, with a number for N")
-    kind, number, words = named.groups()
-    limit, tokenize = int(number), Settings().tokenizer.tokenize
+    kind, limit = (named[1], int(named[2])) if named[1] else ("lead-words", int(named[3]))
     documents, references = ((args.text / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES)
+    settings = Settings()
     lines = []
     for document, reference in zip(documents, references):
-        sentences = split_summary(document, SENTENCE_MARK)
-        if kind == "oracle":
-            reference = " ".join(split_summary(reference, SENTENCE_MARK))
-            sentences = oracle_sentences(sentences, [reference], limit, tokenize)
-        else:
-            sentences = lead_words(sentences, limit) if words else sentences[:limit]
+        sentences = extract(kind, limit, document, [reference], settings)
         lines.append(f" {SENTENCE_MARK} ".join(sentences))
     args.summaries.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -197,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     extracting = commands.add_parser("extract", help="summaries by a system that is not trained")
-    extracting.set_defaults(run_command=extract)
+    extracting.set_defaults(run_command=write_extracts)
     extracting.add_argument("summaries", type=Path, help="file to write, a summary a line")
     extracting.add_argument("--kind", required=True, help="lead-N, lead-N-words or oracle-N")
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")

@@ -11,6 +11,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import regex
 
+from .rouge import Settings
+from .summaries import split_summary
+
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
 # marks (\p{M}) are parts of letters in Indic scripts; joiners stand inside words there and in Persian
@@ -200,3 +203,21 @@ def oracle_sentences(
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
     return [sentences[number] for number in chosen]
+
+
+def extract(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
+    """The sentences of an extract of a document.
+
+    Args:
+        kind: "lead": the first ``limit`` sentences; "lead-words": the first words; "oracle": at most ``limit``
+            sentences, chosen greedily by what they share with the summaries.
+        references: the document's summaries. settings: of ROUGE; the sentence mark and the tokeniser count.
+    """
+    # documents are cut even with --no-sentence-split: an extract is made of sentences
+    sentences = split_summary(document, settings.sentence_mark)
+    if kind == "lead":
+        return sentences[:limit]
+    if kind == "lead-words":
+        return lead_words(sentences, limit)
+    texts = [" ".join(split_summary(reference, settings.sentence_mark)) for reference in references]
+    return oracle_sentences(sentences, texts, limit, settings.tokenizer.tokenize)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..console import Parser
-from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, lead_words, oracle_sentences
+from .analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, extract
 from .command_line import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 from .plots import PLOT_SUFFIXES, check_matplotlib, draw
 from .rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
@@ -70,21 +70,17 @@ def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
     """The extracts that --lead, --lead-words and --oracle ask for: name -> the sentences of each document's extract."""
-    # documents are cut even with --no-sentence-split: an extract is made of sentences
-    documents = [split_summary(text, settings.sentence_mark) for text in sources]
-    extracts = {f"lead-{n}": [sentences[:n] for sentences in documents] for n in args.lead}
-    extracts.update({f"lead-{n}-words": [lead_words(s, n) for s in documents] for n in args.lead_words})
+    wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
+    wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
     if args.oracle is not None:
-        extracts["oracle"] = [
-            oracle_sentences(
-                sentences,
-                [" ".join(split_summary(texts[number], settings.sentence_mark)) for texts in references],
-                args.oracle,
-                settings.tokenizer.tokenize,
-            )
-            for number, sentences in enumerate(tqdm(documents, desc="oracle", unit=" documents", disable=None))
+        wanted["oracle"] = ("oracle", args.oracle)
+    return {
+        name: [
+            extract(kind, limit, document, [texts[number] for texts in references], settings)
+            for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
         ]
-    return extracts
+        for name, (kind, limit) in wanted.items()
+    }
 
 
 def _analyse_all(
@@ -130,12 +126,12 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         name: [split_summary(line, mark, settings.split_sentences) for line in lines]
         for name, lines in {REFERENCE: references[0], **outputs}.items()
     }
-    for name, extract in _extracts(args, settings, sources, references).items():
+    for name, extracts in _extracts(args, settings, sources, references).items():
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is taken')
-        systems[name] = extract
+        systems[name] = extracts
         # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it cuts them anew)
-        outputs[name] = [f" {mark} ".join(sentences) for sentences in extract]
+        outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
         found = pair_scores(lines, references, settings, args.jobs, progress=True)
