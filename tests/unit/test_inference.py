@@ -1,6 +1,7 @@
 """Copies for inference: training is not touched, number formats, and copies that follow the model."""
 
 from argparse import Namespace
+from collections import Counter
 
 import pytest
 import torch
@@ -11,6 +12,10 @@ from helpers import make_batch, make_model
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels import can_pack_weights
+from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.layers.heads import SELF_ATTENTION_INPUTS
+from fairseq_etads.layers.precision import keep_float32
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.search.inference import InferenceModel
 
@@ -148,3 +153,40 @@ def test_without_packed_products_it_works_as_well(monkeypatch, documents):
     for infer_dtype in (None, "bf16"):
         options = {**settings, "infer_dtype": infer_dtype}
         assert_same(generate(SummaryGenerator, [sharpened()], make_sample(documents), options), want)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("infer_dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
+def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype, documents):
+    if not can_pack_weights(torch.float32):
+        pytest.skip("no packed products here")
+    model, calls = sharpened(arch), Counter()
+    model_of_search = InferenceModel(model, infer_dtype)
+    before = torch.random.get_rng_state()
+    copied = model_of_search.current()
+    assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
+    for name, module in copied.named_modules():
+        module.register_forward_hook(lambda *_, name=name: calls.update([name]))
+    state = BeamState(len(documents), torch.device("cpu"))
+    sample = make_sample(documents)
+    state.begin_step()
+    copied.decoder(
+        torch.full((len(documents), 1), DICTIONARY.eos()),
+        encoder_out=copied.encoder.forward_torchscript(sample["net_input"]),
+        incremental_state=state,
+    )
+    parts = ["decoder.layers.0.self_attn", *(["encoder.layers.0.self_attn"] if arch != "etads" else [])]
+    for part in parts:
+        assert calls[f"{part}.joint_proj"] == 1
+        assert not any(calls[f"{part}.{name}"] for name in SELF_ATTENTION_INPUTS)
+    assert calls["encoder.layers.0.self_attn.q_proj"] == (arch == "etads"), "focus-attention has its own"
+
+
+def test_projections_that_stay_in_float32_are_not_joined(documents):
+    model = sharpened("etads")
+    keep_float32(model.decoder.layers[0].self_attn.q_proj)
+    layers = InferenceModel(model, "int8").current().decoder.layers
+    assert not hasattr(layers[0].self_attn, "joint_proj")
+    if can_pack_weights(torch.float32):
+        assert hasattr(layers[1].self_attn, "joint_proj")
