@@ -103,19 +103,25 @@ def random_shortlist(args, dictionary):
     return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
 
 
-def with_etads(args, dictionary, arch, infer_dtype, *more):
-    """This project's search with one of its models, and with ``more`` with a shortlist."""
+def generator_of(system, args, dictionary):
+    """This project's search with one of its models; every system of the same architecture has the same weights."""
+    torch.manual_seed(0)
+    arch, infer_dtype, *more = system.split()
     model = build(arch, args.vocabulary).eval()
     options = PAPER if arch == "etads" else {}
-    generator = SummaryGenerator(
+    return SummaryGenerator(
         [model], dictionary, args.beam, min_len=args.words, max_len_b=args.words, infer_dtype=infer_dtype,
         keep_attention=False, shortlist=random_shortlist(args, dictionary) if more else None, **options,
     )  # fmt: skip
 
+
+def with_etads(generator, args):
+    """This project's search."""
+
     def run(source, limit=None):
         longest = limit or args.words
         generator.settings = replace(generator.settings, min_len=longest, max_len_b=longest)
-        return [row[0]["tokens"][:-1].tolist() for row in generator.generate([model], sample_of(source))]
+        return [row[0]["tokens"][:-1].tolist() for row in generator.generate(None, sample_of(source))]
 
     return run
 
@@ -163,17 +169,14 @@ def sample_of(source):
 
 
 def made(system, args, dictionary):
-    """A function from documents (B, 400) and, if wanted, a number of words to summaries; None: not installed.
-
-    Every system of the same architecture has the same weights.
-    """
+    """A function from documents (B, 400) and, if wanted, a number of words to summaries; None: not installed."""
     torch.manual_seed(0)
     name, *number_format = system.split()
     if name == "fairseq":
         return with_fairseq(args, dictionary)
     if name == "ctranslate2":
         return with_ctranslate2(args, dictionary, *number_format)
-    return with_etads(args, dictionary, name, *number_format)
+    return with_etads(generator_of(system, args, dictionary), args)
 
 
 def documents(args, dictionary):

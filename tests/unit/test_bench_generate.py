@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def bench(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     yield __import__("bench_generate")
-    for name in ("bench_generate", "bench_training_step", "machines"):
+    for name in ("bench_generate", "bench_long_documents", "bench_step", "bench_training_step", "machines"):
         sys.modules.pop(name, None)
 
 
@@ -96,3 +96,30 @@ def test_the_docs_have_the_table_of_long_documents(bench, generate_table, tmp_pa
     table = long_documents.table(json.loads(long_documents.RESULTS.read_text()))
     generate_table.show(table, copy, long_documents.BEGIN)
     assert copy.read_text() == page.read_text(), "run bench_long_documents.py --table --docs docs/etads.md"
+
+
+def test_the_docs_have_the_table_of_a_steps_parts(bench, generate_table, tmp_path):
+    step = __import__("bench_step")
+    page = ROOT / "docs" / "decoding.md"
+    copy = tmp_path / "decoding.md"
+    copy.write_text(page.read_text())
+    generate_table.show(step.table(json.loads(step.RESULTS.read_text())), copy, step.BEGIN)
+    assert copy.read_text() == page.read_text(), "run bench_step.py --table --docs docs/decoding.md"
+
+
+@pytest.mark.parametrize("system", ["etads fp32", "etads int8 + shortlist"])
+def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, bench, monkeypatch):
+    step = __import__("bench_step")
+    ticks = iter(range(10**6))  # each look at the clock is a second later, so a part has as many seconds as calls
+    monkeypatch.setattr(step.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(bench, "FREQUENT", 50)
+    monkeypatch.setattr(bench, "POOL", 100)
+    args = argparse.Namespace(vocabulary=600, beam=3, words=2, documents=2)
+    dictionary = bench.numbered_dictionary(args.vocabulary)
+    generator = bench.generator_of(system, args, dictionary)
+    clock = step.PartClock(generator._inference_models[0].current().decoder)
+    bench.with_etads(generator, args)(bench.documents(args, dictionary)[:, -20:])
+    looks = next(ticks)
+    assert all(clock.seconds[part] > 0 for part in step.PARTS if part != step.SEARCH)
+    assert clock.seconds[step.VOCABULARY] == 3, "once in each of three steps"
+    assert sum(clock.seconds.values()) < looks, "no time is counted twice"

@@ -1,0 +1,152 @@
+"""Where the time of a step of the search goes, by part of the model.
+
+    python benchmarks/bench_step.py [--docs docs/decoding.md]    measures, and prints the table; two minutes
+    python benchmarks/bench_step.py --table                      the table of what was measured
+
+Sizes and systems are those of bench_generate.py. Summaries of 10 and of 50 words are searched; what the longer search
+takes more, divided by 40, is a step, so that the encoder and what is computed once for a document do not count. Each
+part is timed where it is called: products with weights, what attentions do beside these (products with keys and values,
+softmax, gate), what is left of the decoder (norms, sums, word vectors), and all outside it (log-softmax, the pointer's
+mixture, the choice of hypotheses).
+"""
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import bench_generate
+import generate_table
+from machines import machine, processor
+
+from fairseq_etads.layers.transformer import BridgeAttention, SummaryAttention
+from fairseq_etads.search.products import Int8Linear, PackedLinear, WideLinear
+
+RESULTS = Path(__file__).parent / "results" / "step.json"
+BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"
+SYSTEMS = ("etads fp32", "etads int8", f"etads int8 {bench_generate.SHORTLIST}")
+FEW, MANY = 10, 50
+VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH = (
+    "product with the vocabulary",
+    "other products with weights",
+    "attention beside these",
+    "rest of the decoder",
+    "rest of the search",
+)
+PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
+
+
+class PartClock:
+    """The time that parts of a decoder take, each without that of the parts inside it.
+
+    Attributes:
+        seconds: part -> all of its time so far.
+    """
+
+    def __init__(self, decoder):
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._running = []  # [start, seconds of parts inside], innermost last
+        output = decoder.output_projection
+        inside_output = {id(module) for module in output.modules()}
+        of_words = output.of_words
+        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)  # of a shortlist, made for each batch
+        for module in decoder.modules():
+            if module is decoder:
+                self._time(module, DECODER)
+            elif isinstance(module, WideLinear):
+                self._time(module, VOCABULARY)
+            elif isinstance(module, (BridgeAttention, SummaryAttention)):
+                self._time(module, ATTENTION)
+            elif isinstance(module, (PackedLinear, Int8Linear)) and id(module) not in inside_output:
+                self._time(module, WEIGHTS)
+
+    def _time(self, module, part):
+        module.register_forward_pre_hook(lambda *_: self._running.append([time.perf_counter(), 0.0]))
+
+        def ended(*_):
+            started, inside = self._running.pop()
+            seconds = time.perf_counter() - started
+            self.seconds[part] += seconds - inside
+            if self._running:
+                self._running[-1][1] += seconds
+
+        module.register_forward_hook(ended)
+        return module
+
+
+def parts_of_a_step(system, args):
+    """Documents at once -> part -> milliseconds of a step, the median of the runs."""
+    dictionary = bench_generate.numbered_dictionary(args.vocabulary)
+    generator = bench_generate.generator_of(system, args, dictionary)
+    run = bench_generate.with_etads(generator, args)
+    clock = PartClock(generator._inference_models[0].current().decoder)
+    source = bench_generate.documents(args, dictionary)
+
+    def seconds(words, count):
+        before, started = dict(clock.seconds), time.perf_counter()
+        run(source[:count], words)
+        whole = time.perf_counter() - started
+        parts = {part: clock.seconds[part] - before[part] for part in PARTS}
+        return {**parts, SEARCH: whole - sum(parts.values())}
+
+    result = {}
+    for count in (args.documents, 1):
+        seconds(FEW, count)  # warms up
+        steps = []
+        for _ in range(args.runs):
+            few, many = seconds(FEW, count), seconds(MANY, count)
+            steps.append({part: (many[part] - few[part]) / (MANY - FEW) * 1000 for part in PARTS})
+        middle = sorted(steps, key=lambda step: sum(step.values()))[len(steps) // 2]
+        result[str(count)] = {part: round(value, 2) for part, value in middle.items()}
+    return result
+
+
+def table(report):
+    """Markdown: milliseconds of a step and of its parts, for each instruction set, format and number of documents."""
+    lines = ["| instructions | format | documents | a step, ms | " + " | ".join(PARTS) + " |", "|---|---|" + "--:|" * 7]
+    names = {"native": report["machine"]["has"], "avx2": "AVX2 only"}
+    for used, systems in report["steps"].items():
+        for system, counts in systems.items():
+            for count, parts in counts.items():
+                numbers = [sum(parts.values()), *(parts[part] for part in PARTS)]
+                cells = [names[used], system.partition(" ")[2], count, *(f"{number:.1f}" for number in numbers)]
+                lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
+    parser.add_argument("--runs", type=int, default=3, help="of which the median is kept (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="documents at once (default: %(default)s)")
+    parser.add_argument("--beam", type=int, default=10)
+    parser.add_argument("--vocabulary", type=int, default=50000)
+    parser.add_argument("--table", action="store_true", help="measure nothing; print the table of the results")
+    parser.add_argument("--docs", type=Path, help="put the table into this page, in the place of the one that is there")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.words = MANY
+    if args.one:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.INFO)
+        print(json.dumps({system: parts_of_a_step(system, args) for system in args.systems}))
+        return
+    if not args.table:
+        steps = {}
+        for used, environment in bench_generate.INSTRUCTIONS.items():
+            command = [sys.executable, __file__, *sys.argv[1:], "--one"]
+            told = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, check=True)
+            steps[used] = json.loads(told.stdout)
+        report = {"machine": {**machine(), **processor()}, "words": [FEW, MANY], "runs": args.runs, "steps": steps}
+        args.output.write_text(json.dumps(report, indent=2) + "\n")
+    generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
+
+
+if __name__ == "__main__":
+    main()
