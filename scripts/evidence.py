@@ -4,7 +4,7 @@
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
     python scripts/evidence.py words FOLDER --prepared DIR --lengths 60 40
-    python scripts/evidence.py hypotheses LOG TOKENS
+    python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
 The first writes extracts of the test documents, by a system that is not trained. The second keeps a run; the others
@@ -169,11 +169,33 @@ def words(args: argparse.Namespace) -> None:
         (args.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def hypotheses(args: argparse.Namespace) -> None:
-    """Write the best hypotheses in a log of fairseq-generate, in the order of the documents."""
-    found = re.findall(r"^H-(\d+)\t\S+\t(.*)$", args.log.read_text(encoding="utf-8"), re.MULTILINE)
-    lines = [text for _, text in sorted((int(number), text) for number, text in found)]
-    args.tokens.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def search(args: argparse.Namespace) -> None:
+    """Write the best summaries of the test documents by fairseq's example, as tokens, in the documents' order.
+
+    The search is this project's, as for all systems: fairseq's own blocks no n-grams on a CPU.
+    """
+    import torch  # late: the other commands do without
+    from fairseq import checkpoint_utils, utils
+
+    from fairseq_etads.generation import SummaryGenerator
+
+    utils.import_user_module(argparse.Namespace(user_dir=str(args.user_dir)))
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.checkpoint)], {"data": str(args.data)})
+    on_gpu = torch.cuda.is_available() and not args.cpu
+    for model in models:
+        model.eval().to("cuda" if on_gpu else "cpu")
+    generator = SummaryGenerator(
+        models, task.target_dictionary, args.beam, min_len=args.min_len, max_len_b=args.max_len,
+        no_repeat_ngram_size=args.no_repeat_ngram_size,
+    )  # fmt: skip
+    task.load_dataset("test")
+    batches = task.get_batch_iterator(task.dataset("test"), max_tokens=8000, required_batch_size_multiple=1)
+    lines: Dict[int, str] = {}
+    for sample in batches.next_epoch_itr(shuffle=False):
+        results = generator.generate(models, utils.move_to_cuda(sample) if on_gpu else sample)
+        for number, found in zip(sample["id"].tolist(), results):
+            lines[number] = task.target_dictionary.string(found[0]["tokens"])
+    args.tokens.write_text("".join(f"{lines[number]}\n" for number in sorted(lines)), encoding="utf-8")
 
 
 def detokenise(args: argparse.Namespace) -> None:
@@ -201,10 +223,15 @@ def main() -> None:
     cutting.add_argument("folder", type=Path, help="where the files go")
     cutting.add_argument("--prepared", type=Path, required=True)
     cutting.add_argument("--lengths", type=int, nargs=2, required=True, help="words kept of documents and summaries")
-    finding = commands.add_parser("hypotheses", help="the summaries in a log of fairseq-generate, as tokens")
-    finding.set_defaults(run_command=hypotheses)
-    finding.add_argument("log", type=Path)
-    finding.add_argument("tokens", type=Path, help="file to write")
+    searching = commands.add_parser("search", help="summaries by fairseq's example, as tokens")
+    searching.set_defaults(run_command=search)
+    searching.add_argument("checkpoint", type=Path)
+    searching.add_argument("tokens", type=Path, help="file to write")
+    searching.add_argument("--data", type=Path, required=True, help="what fairseq-preprocess made for the example")
+    searching.add_argument("--user-dir", type=Path, required=True, help="the example's pointer_generator_src")
+    searching.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
+        searching.add_argument(option, type=int, required=True, help="as of etads-summarize")
     joining = commands.add_parser("detokenise", help="words as text")
     joining.set_defaults(run_command=detokenise)
     joining.add_argument("words", type=Path)

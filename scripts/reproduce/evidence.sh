@@ -112,15 +112,13 @@ prepare_example() {
     touch "$dir/finished.txt"
 }
 
-# summarise_by_example RUN: the summaries of the test documents, by fairseq's own search with the options of GENERATE.
+# summarise_by_example RUN: the summaries of the test documents, with the options of GENERATE.
 summarise_by_example() {
     local run=$1 dir=$out/example
     [ ! "$run/summaries.txt" -nt "$run/finished.txt" ] || return 0
-    local search=("${GENERATE[@]/--max-len/--max-len-b}")
     say "summarising the test documents with fairseq's example"
-    with_example run_fairseq "$run/summaries.log" -- fairseq-generate "$dir/bin" --user-dir "$example/pointer_generator_src" \
-        --task translation --path "$run/checkpoints/checkpoint_best.pt" --max-tokens 8000 --required-batch-size-multiple 1 "${search[@]}" ${device[@]+"${device[@]}"}
-    python "$ROOT/scripts/evidence.py" hypotheses "$run/summaries.log" "$run/tokens.txt"
+    with_example supervise python "$ROOT/scripts/evidence.py" search "$run/checkpoints/checkpoint_best.pt" "$run/tokens.txt" \
+        --data "$dir/bin" --user-dir "$example/pointer_generator_src" "${GENERATE[@]}" ${device[@]+"${device[@]}"}
     python "$example/postprocess.py" --source "$dir/words.test.source" --target "$run/tokens.txt" --target-out "$run/words.txt"
     python "$ROOT/scripts/evidence.py" detokenise "$run/words.txt" "$run/summaries.txt" --prepared "$data/prepared"
 }
