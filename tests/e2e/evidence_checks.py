@@ -55,9 +55,15 @@ def of_fairseq(run):
 
 
 def of_fairseqs_example(run):
-    """fairseq's own pointer, task and search: words that are not known come from their places in the document."""
+    """fairseq's own pointer and task: words that are not known come from their places in the document.
+
+    No summary has the same two words twice, which fairseq's own search would not see to on a CPU.
+    """
     assert "decoder.project_p_gens.weight" in run.parameters or "decoder.project_p_gens" in str(list(run.parameters))
     tokens = (run.folder / "tokens.txt").read_text(encoding="utf-8")
+    for line in tokens.splitlines():
+        words = line.split()
+        assert len(set(zip(words, words[1:]))) == max(len(words) - 1, 0), line
     assert "<unk-" in tokens and "<unk" not in (run.folder / "summaries.txt").read_text(encoding="utf-8")
 
 
