@@ -6,8 +6,9 @@ Tensors are S x B x d_m, as everywhere in fairseq's Transformer.
 from typing import Any, Optional, Sequence
 
 import torch
-from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
+
+from .encoder_attention import EncoderAttention
 
 AGGREGATIONS = ("none", "add", "proj", "attn")
 
@@ -36,7 +37,7 @@ class Aggregation(nn.Module):
         self.projection: Optional[nn.Linear] = nn.Linear(layers * embed_dim, embed_dim) if kind == "proj" else None
         count = {"add": 0, "proj": 1, "attn": layers}[kind]
         self.attentions = nn.ModuleList(
-            MultiheadAttention(embed_dim, num_heads, kdim=embed_dim, vdim=embed_dim, **attention) for _ in range(count)
+            EncoderAttention(embed_dim, num_heads, kdim=embed_dim, vdim=embed_dim, **attention) for _ in range(count)
         )
 
     def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:

@@ -17,6 +17,9 @@ from typing import Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+"""fairseq's: what modules have kept of earlier steps."""
+
 COMPACTION_INTERVAL = 8
 """Steps between two compactions of the past. Each copies all columns that are still seen, so they must be rare."""
 

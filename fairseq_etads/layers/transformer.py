@@ -15,69 +15,11 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..attention import at_least_float32, attention_weights, saliency_attention
-from ..focus import focus_attention
-from .beam_state import BeamState
+from .beam_state import BeamState, IncrementalState
+from .encoder_attention import EncoderAttention, FocusAttention, attention_dropout, refuse
 from .figures import GateInputs, Observed
-from .focus import FocalNetwork, focal_options
+from .focus import focal_options
 from .heads import laid_out, merge_heads, queries_to_beams, self_attention_inputs, split_heads
-from .precision import in_float32, keep_float32
-
-IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-
-
-def attention_dropout(module: MultiheadAttention) -> float:
-    """Dropout probability of the attention weights now: 0 in evaluation, unless --retain-dropout keeps it on."""
-    active = module.training or module.dropout_module.apply_during_inference
-    return module.dropout_module.p if active else 0.0
-
-
-def _refuse(module: nn.Module, **unsupported: Any) -> None:
-    """Raise NotImplementedError if one of the arguments is set."""
-    for name, value in unsupported.items():
-        if value is not None and value is not False:
-            raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
-
-
-class FocusAttention(Observed, MultiheadAttention):
-    """Encoder self-attention with the focal bias (ETADS, section 3.2).
-
-    Args:
-        focal: options of :class:`FocalNetwork`; None: the paper's form.
-    """
-
-    def __init__(self, embed_dim: int, num_heads: int, focal: Optional[Dict[str, str]] = None, **kwargs: Any):
-        super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
-        keep_float32(self.q_proj)  # mu and sigma are computed from the queries
-        self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Optional[Tensor] = None,
-        value: Optional[Tensor] = None,
-        key_padding_mask: Optional[Tensor] = None,
-        need_weights: bool = False,
-        attn_mask: Optional[Tensor] = None,
-        incremental_state: Optional[IncrementalState] = None,
-    ) -> Tuple[Tensor, None]:
-        """query (S, B, d_m), also used as key and value -> (S, B, d_m), None: the fused kernel returns no weights."""
-        _refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
-        q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
-        center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
-        strength = self.focal.strength
-        if self.observer is not None:
-            self.observer.add_focus(center, scope, strength, key_padding_mask)
-        out = focus_attention(
-            split_heads(q, self.num_heads),
-            split_heads(k, self.num_heads),
-            split_heads(v, self.num_heads),
-            center,
-            scope,
-            key_padding_mask,
-            dropout_p=attention_dropout(self),
-            strength=None if strength is None else at_least_float32(strength),
-        )
-        return self.out_proj(merge_heads(out).to(v.dtype)), None
 
 
 class BridgeAttention(Observed, MultiheadAttention):
@@ -134,7 +76,7 @@ class BridgeAttention(Observed, MultiheadAttention):
                 :func:`saliency_attention`.
             need_head_weights: return it for each head: (H, B * beam, T, S).
         """
-        _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
+        refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
         k, v = memory["prev_key"], memory["prev_value"]
         mask = memory.get("prev_key_padding_mask")
@@ -279,7 +221,7 @@ class SummaryAttention(MultiheadAttention):
                 before_softmax=before_softmax,
                 need_head_weights=need_head_weights,
             )
-        _refuse(self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights)
+        refuse(self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights)
         rows, documents = query.size(1), incremental_state.documents
         q, k, v = (
             split_heads(projected, self.num_heads, documents) for projected in self_attention_inputs(self, query)
@@ -303,6 +245,20 @@ def _relu_in_place(layer: Any, cfg: Any) -> None:
     """Let ReLU overwrite the output of the layer before it, which no gradient needs."""
     if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
         layer.activation_fn = torch.relu_
+
+
+class PlainEncoderLayer(TransformerEncoderLayerBase):
+    """fairseq's encoder layer with :class:`EncoderAttention`."""
+
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> EncoderAttention:
+        return EncoderAttention(
+            embed_dim,
+            cfg.encoder.attention_heads,
+            dropout=cfg.attention_dropout,
+            self_attention=True,
+            q_noise=self.quant_noise,
+            qn_block_size=self.quant_noise_block_size,
+        )
 
 
 class FocusEncoderLayer(TransformerEncoderLayerBase):

@@ -19,7 +19,7 @@ from ..layers.dropout import use_compact_dropout
 from ..layers.linear import use_training_linear
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
-from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer
+from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
@@ -62,9 +62,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
-        if next(self._layer_numbers) not in self.focus_layers:
-            return super().build_encoder_layer(cfg)
-        return _wrap(FocusEncoderLayer(cfg), cfg)
+        has_focus = next(self._layer_numbers) in self.focus_layers
+        return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward(
         self,

@@ -13,11 +13,12 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
-from fairseq.modules import LinearizedConvolution, MultiheadAttention
+from fairseq.modules import LinearizedConvolution
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from .. import compat, kernels
+from ..layers.encoder_attention import is_fairseqs_attention
 from ..layers.heads import SELF_ATTENTION_INPUTS
 from ..layers.linear import fix_normalised_weights, is_plain_linear, normalised_weights
 from ..layers.precision import keeps_float32
@@ -191,7 +192,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     result.memory_dtype = products.memory
     _replace_output(result.decoder, products)
     for layer in getattr(result.encoder, "layers", []):
-        if type(getattr(layer, "self_attn", None)) is MultiheadAttention:
+        if is_fairseqs_attention(getattr(layer, "self_attn", None)):
             layer.self_attn = DocumentAttention(layer.self_attn)
     for module in list(result.modules()):
         if isinstance(module, (DocumentAttention, SummaryAttention)):
@@ -221,7 +222,7 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
     # what reads weights instead of calling layers; only in the search do our attentions call them in every case
-    reads_weights = type(parent) is MultiheadAttention
+    reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
     if not products.packed:

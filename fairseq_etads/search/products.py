@@ -9,8 +9,8 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from .. import kernels
+from ..layers.encoder_attention import attention_dropout
 from ..layers.heads import merge_heads, self_attention_inputs, split_heads
-from ..layers.transformer import attention_dropout
 
 
 class PackedLinear(nn.Linear):

@@ -9,7 +9,8 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
-from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
+from fairseq_etads.layers.encoder_attention import FocusAttention
+from fairseq_etads.layers.transformer import BridgeAttention
 from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
 
 ARCHS = sorted(PRESETS)

@@ -1,0 +1,113 @@
+"""Attention of a document to itself: with focus, and fairseq's, which costs less memory here for long documents."""
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from ..attention import at_least_float32, blockwise_attention
+from ..focus import focus_attention
+from .beam_state import IncrementalState
+from .figures import Observed
+from .focus import FocalNetwork
+from .heads import merge_heads, split_heads
+from .precision import in_float32, keep_float32
+
+
+def attention_dropout(module: MultiheadAttention) -> float:
+    """Dropout probability of the attention weights now: 0 in evaluation, unless --retain-dropout keeps it on."""
+    active = module.training or module.dropout_module.apply_during_inference
+    return module.dropout_module.p if active else 0.0
+
+
+def refuse(module: nn.Module, **unsupported: Any) -> None:
+    """Raise NotImplementedError if one of the arguments is set."""
+    for name, value in unsupported.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
+
+
+MANY_WEIGHTS = 2**25
+"""From so many weights (B * H * T * S) on, 128 MiB in float32, :class:`EncoderAttention` computes them in blocks."""
+
+
+class EncoderAttention(MultiheadAttention):
+    """fairseq's attention to a document, for which a long document costs no more memory than its states in training.
+
+    torch's fused attention does not have dropout on a CPU, where fairseq's would keep several copies of all weights.
+    """
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        **others: Any,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """As fairseq's."""
+        rest = (key_padding_mask, incremental_state, need_weights, static_kv, attn_mask)
+        dropout_p = attention_dropout(self)
+        if key is None or value is None or query.device.type != "cpu" or not (dropout_p and torch.is_grad_enabled()):
+            return super().forward(query, key, value, *rest, **others)
+        weights = query.size(0) * query.size(1) * key.size(0) * self.num_heads
+        if weights < MANY_WEIGHTS or need_weights or attn_mask is not None or incremental_state is not None:
+            return super().forward(query, key, value, *rest, **others)
+        q, k, v = (
+            split_heads(projected, self.num_heads)
+            for projected in (self.q_proj(query), self.k_proj(key), self.v_proj(value))
+        )
+        out = blockwise_attention(q, k, v, key_padding_mask, dropout_p)
+        return self.out_proj(merge_heads(out)), None
+
+
+def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
+    """Whether a module computes fairseq's attention by reading its layers' weights, and no mechanism of ours."""
+    return type(module) in (MultiheadAttention, EncoderAttention)
+
+
+class FocusAttention(Observed, MultiheadAttention):
+    """Encoder self-attention with the focal bias (ETADS, section 3.2).
+
+    Args:
+        focal: options of :class:`FocalNetwork`; None: the paper's form.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, focal: Optional[Dict[str, str]] = None, **kwargs: Any):
+        super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
+        keep_float32(self.q_proj)  # mu and sigma are computed from the queries
+        self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor] = None,
+        value: Optional[Tensor] = None,
+        key_padding_mask: Optional[Tensor] = None,
+        need_weights: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+    ) -> Tuple[Tensor, None]:
+        """query (S, B, d_m), also used as key and value -> (S, B, d_m), None: the fused kernel returns no weights."""
+        refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
+        q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
+        center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
+        strength = self.focal.strength
+        if self.observer is not None:
+            self.observer.add_focus(center, scope, strength, key_padding_mask)
+        out = focus_attention(
+            split_heads(q, self.num_heads),
+            split_heads(k, self.num_heads),
+            split_heads(v, self.num_heads),
+            center,
+            scope,
+            key_padding_mask,
+            dropout_p=attention_dropout(self),
+            strength=None if strength is None else at_least_float32(strength),
+        )
+        return self.out_proj(merge_heads(out).to(v.dtype)), None
