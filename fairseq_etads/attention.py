@@ -157,35 +157,6 @@ def _saliency_attention(
     return (out, weights) if need_weights else out
 
 
-QUERIES_AT_A_TIME = 256
-"""Queries of a document in a block of :func:`blockwise_attention`."""
-
-
-def blockwise_attention(
-    q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor] = None, dropout_p: float = 0.0
-) -> Tensor:
-    """softmax(q k^T / sqrt(D)) v with dropout on the weights, for long documents: memory grows with T + S, not T × S.
-
-    Weights are computed for some queries at a time, and again in the backward pass, with the same dropout.
-
-    Args:
-        q: (B, H, T, D). k, v: (B, H, S, D). key_padding_mask: (B, S), True at padding.
-
-    Returns:
-        (B, H, T, D) in the dtype of ``v``.
-    """
-    pieces = [
-        checkpoint(_attend, part, k, v, key_padding_mask, dropout_p, use_reentrant=False, preserve_rng_state=True)
-        for part in q.split(QUERIES_AT_A_TIME, dim=2)
-    ]
-    return torch.cat(pieces, dim=2)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float) -> Tensor:
-    weights = attention_weights(q, k, key_padding_mask)
-    return torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
-
-
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """log softmax of scores (B, T, S) over the real tokens; at padding so small that its exponential is exactly 0."""
     if key_padding_mask is not None:

@@ -8,9 +8,8 @@ import torch
 from fairseq.modules import MultiheadAttention
 from helpers import PAD, make_batch, make_model
 
-from fairseq_etads import attention
 from fairseq_etads.layers import encoder_attention
-from fairseq_etads.layers.encoder_attention import EncoderAttention
+from fairseq_etads.layers.encoder_attention import EncoderAttention, blockwise_attention
 
 WIDTH, HEADS, LENGTH = 8, 2, 7
 HARDLY = 1e-9
@@ -19,13 +18,13 @@ HARDLY = 1e-9
 
 def in_blocks(monkeypatch):
     """Let every attention be computed in blocks of three queries; returns the list of calls."""
-    monkeypatch.setattr(attention, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
     monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", 1)
     calls = []
 
     def counted(*arguments):
         calls.append(arguments)
-        return attention.blockwise_attention(*arguments)
+        return blockwise_attention(*arguments)
 
     monkeypatch.setattr(encoder_attention, "blockwise_attention", counted)
     return calls
@@ -53,33 +52,33 @@ def loop(q, k, v, mask):
 
 
 def test_blocks_compute_attention(inputs, monkeypatch):
-    monkeypatch.setattr(attention, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
     with torch.no_grad():
-        torch.testing.assert_close(attention.blockwise_attention(*inputs), loop(*inputs))
+        torch.testing.assert_close(blockwise_attention(*inputs, 0.0), loop(*inputs))
 
 
 def test_the_backward_pass_has_the_same_dropout(inputs, monkeypatch):
     """The loss and all gradients are those of the same blocks without recomputation."""
-    monkeypatch.setattr(attention, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
 
     def outcome():
         torch.manual_seed(1)
-        out = attention.blockwise_attention(*inputs, 0.5)
+        out = blockwise_attention(*inputs, 0.5)
         torch.manual_seed(2)  # what else is drawn before the backward pass
         return (out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs[:3]))
 
     found = outcome()
-    monkeypatch.setattr(attention, "checkpoint", lambda function, *args, **_: function(*args))
+    monkeypatch.setattr(encoder_attention, "checkpoint", lambda function, *args, **_: function(*args))
     for got, want in zip(found, outcome()):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
 
 
 def test_no_weights_are_kept(monkeypatch):
-    monkeypatch.setattr(attention, "QUERIES_AT_A_TIME", 4)
+    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 4)
     q, k, v = (torch.randn(1, 1, 64, 2, requires_grad=True) for _ in range(3))
     sizes = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
-        attention.blockwise_attention(q, k, v, None, 0.1).sum()
+        blockwise_attention(q, k, v, None, 0.1).sum()
     assert sizes and max(sizes) <= 64 * 2, "one of a block's weights has 4 x 64 numbers"
 
 
