@@ -73,31 +73,24 @@ class EncoderAttention(MultiheadAttention):
     """
 
     def forward(
-        self,
-        query: Tensor,
-        key: Optional[Tensor],
-        value: Optional[Tensor],
-        key_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[IncrementalState] = None,
-        need_weights: bool = True,
-        static_kv: bool = False,
-        attn_mask: Optional[Tensor] = None,
-        **others: Any,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As fairseq's."""
-        rest = (key_padding_mask, incremental_state, need_weights, static_kv, attn_mask)
-        dropout_p = attention_dropout(self)
-        if key is None or value is None or query.device.type != "cpu" or not (dropout_p and torch.is_grad_enabled()):
-            return super().forward(query, key, value, *rest, **others)
-        weights = query.size(0) * query.size(1) * key.size(0) * self.num_heads
-        if weights < MANY_WEIGHTS or need_weights or attn_mask is not None or incremental_state is not None:
-            return super().forward(query, key, value, *rest, **others)
+        """As fairseq's, whose other options are keywords here."""
+        if not self._is_for_blocks(query, key, **options):
+            return super().forward(query, key, value, key_padding_mask, **options)
         q, k, v = (
             split_heads(projected, self.num_heads)
             for projected in (self.q_proj(query), self.k_proj(key), self.v_proj(value))
         )
-        out = blockwise_attention(q, k, v, key_padding_mask, dropout_p)
+        out = blockwise_attention(q, k, v, key_padding_mask, attention_dropout(self))
         return self.out_proj(merge_heads(out)), None
+
+    def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
+        """Whether there are many weights, with dropout and a gradient on a CPU, and no option wants them as a whole."""
+        if need_weights or any(value is not None for value in options.values()):
+            return False
+        drops = attention_dropout(self) > 0 and torch.is_grad_enabled() and query.device.type == "cpu"
+        return drops and query.size(0) * query.size(1) * key.size(0) * self.num_heads >= MANY_WEIGHTS
 
 
 def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:

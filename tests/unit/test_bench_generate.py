@@ -80,31 +80,24 @@ def test_the_table_has_a_row_for_each_system_and_names_the_processor(generate_ta
     assert names == ["a-cpu-25-model-17-avx-512-vnni.json", "a-cpu-25-model-17-avx2.json"]
 
 
+def assert_written(page, write, tmp_path, command):
+    """The page is the same after ``write(copy of the page)``."""
+    copy = tmp_path / page
+    copy.write_text((ROOT / "docs" / page).read_text())
+    write(copy)
+    assert copy.read_text() == (ROOT / "docs" / page).read_text(), f"run {command} --table --docs docs/{page}"
+
+
 def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
-    page = ROOT / "docs" / "decoding.md"
-    copy = tmp_path / "decoding.md"
-    copy.write_text(page.read_text())
-    generate_table.write(generate_table.table(generate_table.reports()), copy)
-    assert copy.read_text() == page.read_text(), "run benchmarks/bench_generate.py --table --docs docs/decoding.md"
+    table = generate_table.table(generate_table.reports())
+    assert_written("decoding.md", lambda copy: generate_table.write(table, copy), tmp_path, "bench_generate.py")
 
 
-def test_the_docs_have_the_table_of_long_documents(bench, generate_table, tmp_path):
-    long_documents = __import__("bench_long_documents")
-    page = ROOT / "docs" / "etads.md"
-    copy = tmp_path / "etads.md"
-    copy.write_text(page.read_text())
-    table = long_documents.table(json.loads(long_documents.RESULTS.read_text()))
-    generate_table.show(table, copy, long_documents.BEGIN)
-    assert copy.read_text() == page.read_text(), "run bench_long_documents.py --table --docs docs/etads.md"
-
-
-def test_the_docs_have_the_table_of_a_steps_parts(bench, generate_table, tmp_path):
-    step = __import__("bench_step")
-    page = ROOT / "docs" / "decoding.md"
-    copy = tmp_path / "decoding.md"
-    copy.write_text(page.read_text())
-    generate_table.show(step.table(json.loads(step.RESULTS.read_text())), copy, step.BEGIN)
-    assert copy.read_text() == page.read_text(), "run bench_step.py --table --docs docs/decoding.md"
+@pytest.mark.parametrize("name,page", [("bench_long_documents", "etads.md"), ("bench_step", "decoding.md")])
+def test_the_docs_have_the_tables_of_other_benchmarks(name, page, bench, generate_table, tmp_path):
+    measured = __import__(name)
+    table = measured.table(json.loads(measured.RESULTS.read_text()))
+    assert_written(page, lambda copy: generate_table.show(table, copy, measured.BEGIN), tmp_path, f"{name}.py")
 
 
 @pytest.mark.parametrize("system", ["etads fp32", "etads int8 + shortlist"])

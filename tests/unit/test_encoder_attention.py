@@ -101,12 +101,11 @@ def test_the_module_computes_what_fairseqs_does(self_attention, side, monkeypatc
     want, _ = theirs(states, memory, memory, **call)
     torch.testing.assert_close(blocks, want)
     torch.testing.assert_close(plain, want)
-    for one, other in zip(torch.autograd.grad(blocks.sum(), [*ours.parameters()]), _gradients(want, theirs)):
+    gradients = (
+        torch.autograd.grad(out.sum(), [*module.parameters()]) for out, module in ((blocks, ours), (want, theirs))
+    )
+    for one, other in zip(*gradients):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-def _gradients(out, module):
-    return torch.autograd.grad(out.sum(), [*module.parameters()])
 
 
 def test_blocks_are_for_many_weights_in_training_with_dropout(monkeypatch):
