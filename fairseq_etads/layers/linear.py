@@ -11,19 +11,23 @@ from ..kernels import has_faster_linear, plain_linear
 
 
 class _Linear(torch.autograd.Function):
-    """x W^T + b of rows x (n, in), and its gradient, by :func:`plain_linear`; W (out, in)."""
+    """x W^T + b of x (…, in), and its gradient, by :func:`plain_linear`; W (out, in)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return plain_linear(x, weight, bias)
+        rows = x.reshape(-1, x.size(-1))
+        ctx.save_for_backward(rows, weight)
+        # no view, as torch's own product returns none: an operation in place on a view has its gradient copied thrice
+        out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
-        x, weight = ctx.saved_tensors
-        gradient = gradients[0].contiguous()
-        of_x = plain_linear(gradient, weight.t(), None) if ctx.needs_input_grad[0] else None
-        of_weight = gradient.t().mm(x) if ctx.needs_input_grad[1] else None  # oneDNN is no faster here
+        rows, weight = ctx.saved_tensors
+        shape = gradients[0].shape
+        gradient = gradients[0].reshape(-1, shape[-1]).contiguous()
+        of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], -1) if ctx.needs_input_grad[0] else None
+        of_weight = gradient.t().mm(rows) if ctx.needs_input_grad[1] else None  # oneDNN is no faster here
         return of_x, of_weight, gradient.sum(dim=0) if ctx.needs_input_grad[2] else None
 
 
@@ -35,8 +39,8 @@ class TrainingLinear(nn.Linear):
         training = torch.is_grad_enabled() and input.requires_grad and not torch.is_autocast_enabled("cpu")
         if not (training and input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32):
             return super().forward(input)
-        rows: Tensor = _Linear.apply(input.reshape(-1, self.in_features), self.weight, self.bias)
-        return rows.view(*input.shape[:-1], self.out_features)
+        result: Tensor = _Linear.apply(input, self.weight, self.bias)
+        return result
 
 
 def use_training_linear(model: nn.Module) -> None:

@@ -239,3 +239,17 @@ def test_training_linear_is_linear(monkeypatch):
         with torch.no_grad():
             torch.testing.assert_close(plain(x), expected)
         assert plain.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_relu_overwrites_what_a_training_linear_returns_without_copies_of_its_gradient():
+    """Of an operation in place on a view, autograd would copy the gradient three times."""
+    if not kernels.can_pack_weights(torch.float32):
+        pytest.skip("torch has no such product here")
+    plain, x = torch.nn.Linear(24, 17), torch.randn(5, 3, 24, requires_grad=True)
+    expected = torch.autograd.grad(torch.relu(plain(x)).sin().sum(), (x, *plain.parameters()))
+    plain.__class__ = linear.TrainingLinear
+    out = plain(x)
+    assert not out._is_view()
+    found = torch.relu_(out)
+    assert found is out and found.grad_fn.next_functions[0][0].name() == "_LinearBackward"
+    torch.testing.assert_close(torch.autograd.grad(found.sin().sum(), (x, *plain.parameters())), expected)
