@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..attention import at_least_float32
 from ..vocabulary.embedding import SharedTableOutput
 from ..vocabulary.output import OutputVocabulary
+from .linear import product_without_gradient
 from .pointer import PointerOutput, WordLogProbs
 
 CHUNK_ELEMENTS = 2**22
@@ -87,7 +88,7 @@ class _WordLogProbs(torch.autograd.Function):
         normaliser = picked.new_full((len(states),), -math.inf)
         needs_gradient = any(ctx.needs_input_grad[:3])
         for chunk in _chunks(len(states), size):
-            logits = nn.functional.linear(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
+            logits = product_without_gradient(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
             wide = at_least_float32(logits)
             normaliser = torch.logaddexp(normaliser, wide.logsumexp(dim=1))
             inside, place = _inside(columns, chunk)
