@@ -26,9 +26,14 @@ class _Linear(torch.autograd.Function):
         rows, weight = ctx.saved_tensors
         shape = gradients[0].shape
         gradient = gradients[0].reshape(-1, shape[-1]).contiguous()
-        of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], -1) if ctx.needs_input_grad[0] else None
-        of_weight = gradient.t().mm(rows) if ctx.needs_input_grad[1] else None  # oneDNN is no faster here
-        return of_x, of_weight, gradient.sum(dim=0) if ctx.needs_input_grad[2] else None
+        of_x = of_weight = of_bias = None
+        if ctx.needs_input_grad[0]:
+            of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
+        if ctx.needs_input_grad[1]:
+            of_weight = gradient.t().mm(rows)  # oneDNN is no faster here
+        if ctx.needs_input_grad[2]:
+            of_bias = gradient.sum(dim=0)
+        return of_x, of_weight, of_bias
 
 
 class TrainingLinear(nn.Linear):
