@@ -6,12 +6,14 @@
 A step is what fairseq-train does between two batches: fairseq's ``Trainer`` with forward, loss, backward, the clipping
 of the gradient norm, Adam and the logging. fairseq's transformer is trained as fairseq-train trains it, by the task
 ``translation`` and the criterion ``cross_entropy``; it has the sizes, the dropout and the shared embeddings of
-etads_basic. Times are the CPU seconds of this process, which neighbours disturb less than the clock: medians of steps
-in which the systems take turns, and ratios to fairseq's step of the same turn. Peak memory is the largest resident set
-of a process that trains one system only.
+etads_basic. Each system has a process of its own: where systems shared one, fairseq's step with one document
+of 400 tokens took 1.77 instead of 1.33 s, behind another system that had left the memory in pieces. Times are CPU
+seconds, which neighbours disturb less than the clock: medians of steps in which the systems take turns, and ratios to
+fairseq's step of the same turn. Peak memory is the largest resident set of the process.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -120,53 +122,73 @@ def most_resident():
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-def peak(system, length, args):
-    """Peak memory in MiB of a process that takes some steps with one system, and what it had before the first."""
+class Training:
+    """A process that trains one system, a step whenever it is asked to.
+
+    Args:
+        arguments: of this script.
+    """
+
+    def __init__(self, system, length, arguments):
+        command = [sys.executable, __file__, *arguments, "--train", system, "--lengths", str(length)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def step(self):
+        """CPU seconds of a step, the peak of memory up to now, and what there was before the first step, in MiB."""
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{' '.join(map(str, self.process.args))}: ended with status {self.process.wait()}")
+        return json.loads(answer)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def train_when_asked(system, length, args):
+    """What a :class:`Training` runs."""
     training = trainer(system, length, args.summary, args)
-    before = most_resident()
+    before = most_resident() / 1024
     sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
-    for _ in range(2):  # Adam's moments are there from the second step on
+    for _ in sys.stdin:
+        started = time.process_time()
         training.train_step([sample])
-    return {
-        "peak MiB": most_resident() / 1024,
-        "before the first step": before / 1024,
-    }
+        seconds = time.process_time() - started
+        print(json.dumps({"seconds": seconds, "peak": most_resident() / 1024, "before": before}), flush=True)
 
 
-def peak_in_own_process(system, length, arguments):
-    command = [sys.executable, __file__, *arguments, "--peak-of", system, "--lengths", str(length)]
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return json.loads(out.splitlines()[-1])
-
-
-def seconds(length, args):
-    """System -> CPU seconds of each step, the systems taking turns."""
-    trainings = {system: trainer(system, length, args.summary, args) for system in args.systems}
-    sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
-    found = {system: [] for system in args.systems}
-    for run in range(args.runs + 1):
-        for system, training in trainings.items():
-            started = time.process_time()
-            training.train_step([sample])
-            if run:  # the first is a warm-up
-                found[system].append(time.process_time() - started)
-    return found
+def groups(systems, at_once):
+    """The systems in groups of so many, each of which begins with the first system."""
+    first, others = systems[0], systems[1:]
+    return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
 
 def measure(length, args, arguments):
     report = {"documents": documents_of(length, args), "systems": {}}
-    times = seconds(length, args) if args.runs else {}
-    for system in args.systems:
-        row = report["systems"][system] = {}
-        if times:
-            row["CPU seconds"] = round(statistics.median(times[system]), 3)
-            pairs = zip(times[system], times[args.systems[0]])
-            row["time ratio"] = round(statistics.median(own / first for own, first in pairs), 3)
-        if not args.no_memory:
-            row.update((name, round(value)) for name, value in peak_in_own_process(system, length, arguments).items())
-            first = report["systems"][args.systems[0]]["peak MiB"]
-            row["memory ratio"] = round(row["peak MiB"] / first, 3)
-        print(f"{length} tokens, {system}: {row}", flush=True)
+    for group in groups(args.systems, args.at_once):
+        with contextlib.ExitStack() as stack:
+            trainings = [stack.enter_context(Training(system, length, arguments)) for system in group]
+            turns = [[training.step() for training in trainings] for _ in range(args.runs + 1)][1:]  # warmed up
+        for number, system in enumerate(group):
+            if system in report["systems"]:
+                continue
+            steps = [turn[number] for turn in turns]
+            ratios = [turn[number]["seconds"] / turn[0]["seconds"] for turn in turns]
+            row = report["systems"][system] = {
+                "CPU seconds": round(statistics.median(step["seconds"] for step in steps), 3),
+                "time ratio": round(statistics.median(ratios), 3),
+                "peak MiB": round(steps[-1]["peak"]),
+                "before the first step": round(steps[-1]["before"]),
+                "memory ratio": round(steps[-1]["peak"] / turns[-1][0]["peak"], 3),
+            }
+            print(f"{length} tokens, {system}: {row}", flush=True)
     return report
 
 
@@ -179,18 +201,22 @@ def main(arguments=None):
     parser.add_argument("--tokens", type=int, default=4096, help="source tokens in a batch (default: %(default)s)")
     parser.add_argument("--documents", type=int, help="in a batch (default: as many as --tokens allows)")
     parser.add_argument("--summary", type=int, default=100, help="words of a summary (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=5, help="counted steps of each system; 0: memory only (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, help="counted steps of each system (default: %(default)s)")
+    parser.add_argument(
+        "--at-once", type=int, default=3, help="processes that take turns, the first system's among them (default: 3)"
+    )
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
     parser.add_argument("--tiny", action="store_true", help="the quickstart's sizes: 2+2 layers, width 128")
-    parser.add_argument("--no-memory", action="store_true", help="times only")
     parser.add_argument("--option", action="append", default=[], help="a word for all fairseq-train commands")
-    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
+    parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
+    if args.at_once < 2:
+        parser.error(f"--at-once {args.at_once}: must be at least 2, as every system takes turns with the first")
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
-    if args.peak_of:
-        print(json.dumps(peak(args.peak_of, args.lengths[0], args)))
+    if args.train:
+        train_when_asked(args.train, args.lengths[0], args)
         return
     size = f"{args.documents} documents" if args.documents else f"{args.tokens} source tokens"
     report = {
