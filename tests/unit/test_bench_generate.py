@@ -116,3 +116,10 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     assert all(clock.seconds[part] > 0 for part in step.PARTS if part != step.SEARCH)
     assert clock.seconds[step.VOCABULARY] == 3, "once in each of three steps"
     assert sum(clock.seconds.values()) < looks, "no time is counted twice"
+
+
+def test_every_system_takes_turns_with_the_first(bench):
+    groups = __import__("bench_training_step").groups
+    assert groups("pabcd", 3) == [["p", "a", "b"], ["p", "c", "d"]]
+    assert groups("pabcd", 2) == [["p", "a"], ["p", "b"], ["p", "c"], ["p", "d"]]
+    assert groups("p", 3) == [["p"]] and groups("pabcd", 9) == [list("pabcd")]
