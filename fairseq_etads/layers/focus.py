@@ -3,7 +3,6 @@
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention import at_least_float32
@@ -121,9 +120,10 @@ class FocalNetwork(nn.Module):
             total = queries.masked_fill(key_padding_mask.unsqueeze(-1), 0.0).sum(dim=1, keepdim=True)
             document = total / lengths[:, None, None]  # G (B, 1, d_m)
         u = torch.tanh(in_float32(self.query_proj, queries) + in_float32(self.document_proj, document))
-        with torch.autocast(u.device.type, enabled=False):
-            both = F.linear(u, self._vectors().to(u)).view(batch, length, 2, self.num_heads)
-        center, scope = both.permute(2, 0, 3, 1)  # (B, H, S) each
+        u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
+        center, scope = (
+            (u * at_least_float32(weight)[:, None]).sum(-1) for weight in (self.center_weight, self.scope_weight)
+        )
         m = lengths[:, None, None]
         if self.center_offset is None:
             center = m * torch.sigmoid(center)
@@ -131,12 +131,6 @@ class FocalNetwork(nn.Module):
             center = center + at_least_float32(self.center_offset)[:, None]
             center = positions[:, None] + m * torch.tanh(center / m)
         return center, m * torch.sigmoid(scope - self._scope_shift(m))
-
-    def _vectors(self) -> Tensor:
-        """U_c and U_d as one matrix (2 H, d_m), each head's rows 0 in the columns of other heads."""
-        weights = at_least_float32(torch.stack([self.center_weight, self.scope_weight]))  # (2, H, D)
-        own_columns = torch.eye(self.num_heads, dtype=weights.dtype, device=weights.device)
-        return (weights.unsqueeze(2) * own_columns[:, :, None]).view(2 * self.num_heads, -1)
 
     def _scope_shift(self, m: Tensor) -> Tensor:
         """log(max(m / N, 2) - 1) for lengths m (B, 1, 1) and each head's initial scope N -> (B, H, 1); 0 for "half"."""
