@@ -26,7 +26,6 @@ import json
 import logging
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -41,6 +40,7 @@ from bench_training_step import build
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from machines import machine, processor
+from peers import Peer
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.commands.architectures import numbered_dictionary
@@ -186,7 +186,7 @@ def documents(args, dictionary):
     return source
 
 
-class Peer:
+class System(Peer):
     """One system in a process of its own: what its first line tells is ``about``; afterwards it takes times.
 
     In one process, systems would disturb each other: as soon as CTranslate2 has its threads beside torch's, the OpenMP
@@ -195,34 +195,16 @@ class Peer:
     """
 
     def __init__(self, system, environment):
-        command = [sys.executable, __file__, *sys.argv[1:], "--peer", system]
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.about = self._told()
-
-    def _told(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{' '.join(self.process.args)}: ended with status {self.process.wait()}")
-        return json.loads(line)
+        super().__init__(__file__, *sys.argv[1:], "--peer", system, env=environment)
+        self.about = self.told()
 
     def seconds(self, count, at_once):
         """How long the first ``count`` documents take, ``at_once`` in a batch."""
-        self.process.stdin.write(json.dumps([count, at_once]) + "\n")
-        self.process.stdin.flush()
-        return self._told()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait()
+        return self.ask([count, at_once])
 
 
 def answer_as_peer(system, args):
-    """The other side of :class:`Peer`: one line about the system, or null if it is not installed; then its times."""
+    """The other side of :class:`System`: one line about the system, or null if it is not installed; then its times."""
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
@@ -305,7 +287,7 @@ def measure(instructions, args):
     """The report of one set of instructions."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
-        started = {name: running.enter_context(Peer(name, environment)) for name in chosen_systems(args)}
+        started = {name: running.enter_context(System(name, environment)) for name in chosen_systems(args)}
         peers = {name: peer for name, peer in started.items() if peer.about is not None}
         if not peers:
             raise SystemExit(f"--only {' '.join(args.only)}: none is installed; choose from {', '.join(SYSTEMS)}")

@@ -31,6 +31,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 from machines import machine
+from peers import Peer
 
 from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.options import SummarizationConfig
@@ -122,38 +123,12 @@ def most_resident():
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-class Training:
-    """A process that trains one system, a step whenever it is asked to.
-
-    Args:
-        arguments: of this script.
-    """
-
-    def __init__(self, system, length, arguments):
-        command = [sys.executable, __file__, *arguments, "--train", system, "--lengths", str(length)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-
-    def step(self):
-        """CPU seconds of a step, the peak of memory up to now, and what there was before the first step, in MiB."""
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{' '.join(map(str, self.process.args))}: ended with status {self.process.wait()}")
-        return json.loads(answer)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def train_when_asked(system, length, args):
-    """What a :class:`Training` runs."""
+    """Train one system, a step for each line of standard input.
+
+    Answers with the CPU seconds of the step, the peak of memory up to now, and what there was before the first step, in
+    MiB.
+    """
     training = trainer(system, length, args.summary, args)
     before = most_resident() / 1024
     sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
@@ -174,8 +149,13 @@ def measure(length, args, arguments):
     report = {"documents": documents_of(length, args), "systems": {}}
     for group in groups(args.systems, args.at_once):
         with contextlib.ExitStack() as stack:
-            trainings = [stack.enter_context(Training(system, length, arguments)) for system in group]
-            turns = [[training.step() for training in trainings] for _ in range(args.runs + 1)][1:]  # warmed up
+            peers = [
+                stack.enter_context(
+                    Peer(__file__, *arguments, "--train", system, "--lengths", str(length), stderr=subprocess.DEVNULL)
+                )
+                for system in group
+            ]
+            turns = [[peer.ask("step") for peer in peers] for _ in range(args.runs + 1)][1:]  # warmed up
         for number, system in enumerate(group):
             if system in report["systems"]:
                 continue
