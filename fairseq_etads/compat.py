@@ -267,12 +267,18 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """``build_fp32_params`` whose copies are marked as matrices where the originals are (``layers/linear.py``)."""
+    """Wrap ``build_fp32_params``: copies are marked as matrices where the originals are (``layers/linear.py``).
+
+    For --fp16 fairseq asks for the number of the current GPU, by which it sorts parameters; the CPU's have none.
+    """
 
     @functools.wraps(build)
     def build_fp32_params(cls: Any, args: Any, params: Any, flatten: bool = True) -> Any:
         params = list(params)
-        copies = build(cls, args, params, flatten=flatten)
+        on_cpu = all(parameter.device.type == "cpu" for parameter in params)
+        no_number = mock.patch.object(torch.cuda, "current_device", lambda: None)
+        with no_number if on_cpu else contextlib.nullcontext():
+            copies = build(cls, args, params, flatten=flatten)
         if not flatten:
             for copied, original in zip(copies, params):
                 copied.is_matrix = getattr(original, "is_matrix", False)
@@ -280,6 +286,22 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
 
     build_fp32_params.is_patched = True  # type: ignore[attr-defined]
     return build_fp32_params
+
+
+def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``clip_grad_norm_``, which moves norms to a GPU if one is visible, although --cpu was given."""
+
+    @functools.wraps(clip)
+    def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
+        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        gradients = [p.grad for p in params if getattr(p, "grad", None) is not None]
+        on_cpu = all(gradient.device.type == "cpu" for gradient in gradients)
+        no_gpu = mock.patch.object(torch.cuda, "is_available", lambda: False)
+        with no_gpu if on_cpu else contextlib.nullcontext():
+            return clip(params, max_norm, aggregate_norm_fn)
+
+    clip_grad_norm.is_patched = True  # type: ignore[attr-defined]
+    return clip_grad_norm
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
@@ -313,8 +335,8 @@ def _end_loaders() -> None:
 def install() -> None:
     """Patch fairseq: safe loading and whole files of checkpoints, an end of training in time, bare --replace-unk.
 
-    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, and marks of
-    matrices in half precision.
+    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
+    matrices in half precision, --fp16 on CPUs, and gradients clipped on CPUs of machines with GPUs.
 
     May be called again.
     """
@@ -340,6 +362,8 @@ def install() -> None:
         StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
     if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
         _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
+    if not hasattr(utils.clip_grad_norm_, "is_patched"):
+        utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

@@ -2,9 +2,10 @@
 
 fairseq counts a machine's processes by its GPUs. Without one, ``torchrun fairseq-train`` divides by zero,
 ``--distributed-world-size 2`` starts no process at all, and ``--ddp-backend pytorch_ddp`` hands device numbers to
-torch, which refuses them. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import the
-plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train does
-so afterwards, and is not mended.
+torch, which refuses them. With ``--cpu`` on a machine that has GPUs, it starts a worker for each of them, and for
+``--bf16`` it looks for a TPU. :func:`install` mends this. fairseq-train, fairseq-validate and fairseq-generate import
+the plugin (``--user-dir``) while they read their options, which is before they set up processes; fairseq-hydra-train
+does so afterwards, and is not mended.
 
 fairseq-generate has options for a share of the work, ``--num-shards`` and ``--shard-id``, and does not read them.
 """
@@ -18,13 +19,16 @@ import socket
 import sys
 from argparse import Namespace
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from unittest import mock
 
 import torch
 from fairseq import utils
+from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
+from omegaconf import DictConfig
 from torch.nn.parallel import DistributedDataParallel
 
 logger = logging.getLogger(__name__)
@@ -53,6 +57,36 @@ class Launched(NamedTuple):
         return cls(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", rank)))
 
 
+def _is_given(option: str) -> bool:
+    """Whether an option is on this process's command line, also in a short form, which argparse accepts."""
+    words = [word.partition("=")[0] for word in sys.argv[1:]]
+    return any(len(word) > 2 and option.startswith(word) for word in words)
+
+
+def _without_implied_tpu(cfg: Any) -> None:
+    """Clear ``tpu``, which fairseq sets for --bf16 and --memory-efficient-bf16, unless there may be a TPU.
+
+    Without torch_xla, training would never start.
+    """
+    may_have_tpu = distributed_utils.xm is not None and not (cfg.common.cpu or torch.cuda.is_available())
+    if not cfg.common.bf16 or may_have_tpu or _is_given("--tpu"):
+        return
+    for part in cfg.values():
+        if isinstance(part, (DictConfig, Namespace)) and "tpu" in part:
+            part.tpu = False
+
+
+@contextlib.contextmanager
+def _hidden_gpus() -> Iterator[None]:
+    """Hide the GPUs of this machine from fairseq, from torch and from the processes started inside.
+
+    With --cpu, fairseq's trainer leaves the GPUs alone, but other parts of fairseq still use one that is visible.
+    """
+    unavailable = mock.patch.object(torch.cuda, "is_available", lambda: False)
+    with unavailable, mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
+        yield
+
+
 def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
 
@@ -60,6 +94,10 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         options, launched = cfg.distributed_training, Launched.from_environment()
         command = main.__module__.rpartition(".")[2]
+        _without_implied_tpu(cfg)
+        if cfg.common.cpu and torch.cuda.is_available():
+            with _hidden_gpus():
+                return call(cfg, main, **kwargs)
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
             raise ValueError(
                 f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} does not divide its work by this"
@@ -68,6 +106,8 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
             options.distributed_world_size = launched.workers  # fairseq's default: the GPUs of this machine, at least 1
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
+        if cfg.common.amp:
+            logger.warning("--amp: on CPUs this trains in float32; --bf16 trains in bfloat16")
         _set_up_cpu(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
@@ -92,6 +132,10 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     Raises:
         ValueError: options do not go together, or not with CPUs.
     """
+    for name in ("distributed_world_size", "distributed_num_procs"):  # fairseq's defaults are the number of GPUs
+        is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
+        if is_default and not _is_given("--" + name.replace("_", "-")):
+            setattr(options, name, 1)
     if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
         raise ValueError(
             f"--ddp-backend {options.ddp_backend} needs GPUs: fairseq leaves it to fairscale, which asks for one in "
@@ -179,16 +223,16 @@ class _AnyDevice(DistributedDataParallel):
         super().__init__(module, device_ids=device_ids, output_device=output_device, **options)
 
 
-def _gathered_anywhere(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``all_gather_list``, which needs a GPU's memory; fairseq-validate and some criterions call it."""
+def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
+    """Replace fairseq's ``all_gather_list``, which needs a GPU's memory and gathers at most 16,384 bytes of a worker.
+
+    fairseq-validate gathers the figures of all batches with it, of which a few fill this; some criterions call it, too.
+    """
 
     @functools.wraps(all_gather_list)
-    def gather(data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
+    def gather(data: Any, group: Any = None, max_size: int = 0) -> List[Any]:
         group = distributed_utils.get_global_group() if group is None else group
-        if torch.cuda.is_available() and torch.distributed.get_backend(group) != "gloo":
-            gathered: List[Any] = all_gather_list(data, group, max_size)
-            return gathered
-        gathered = [None] * distributed_utils.get_world_size(group)
+        gathered: List[Any] = [None] * distributed_utils.get_world_size(group)
         torch.distributed.all_gather_object(gathered, utils.move_to_cpu(data), group=group)
         return gathered
 
@@ -245,7 +289,7 @@ def install() -> None:
     """Patch fairseq so that several processes work. May be called again."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
-        distributed_utils.all_gather_list = _gathered_anywhere(distributed_utils.all_gather_list)
+        distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
     command: Any = sys.modules.get("fairseq_cli.generate")  # imported before the plugin, by fairseq-generate alone
     if command is not None and not hasattr(command.main, "is_patched"):

@@ -87,6 +87,11 @@ use_environment() {
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 }
 
+# hide_gpus: hide the GPUs of this machine from all commands that follow. With --cpu alone, parts of fairseq use them.
+hide_gpus() {
+    export CUDA_VISIBLE_DEVICES=""
+}
+
 # prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: from
 # raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare, which the caller's override.
 prepare_corpus() {
@@ -142,6 +147,7 @@ train_once() {
     local run=$1 prepared=$2 command wanted plugin=(--user-dir fairseq_etads --task summarization --criterion summarization_nll)
     shift 2
     case " $* " in *" --user-dir "*) plugin=() ;; esac
+    case " $* " in *" --cpu "*) hide_gpus ;; esac
     command=(fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"}
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1
         --no-progress-bar --log-format simple --log-interval 10 "$@")
@@ -200,8 +206,8 @@ train_small() {
 }
 
 # read_options "OPTIONS" "$@": read options into variables, which hold the defaults: --pg-data VALUE into pg_data, and where OPTIONS
-# says --archs=systems, --archs VALUE into systems. --cpu, if it is among OPTIONS, makes the array device (--cpu); so does --,
-# if it is, of all that follows it (options of fairseq-train) the array more.
+# says --archs=systems, --archs VALUE into systems. --cpu, if it is among OPTIONS, hides GPUs and makes the array device (--cpu);
+# --, if it is, makes the array more of all that follows it (options of fairseq-train).
 read_options() {
     local offered=" $1 " variable
     device=() more=()
@@ -213,7 +219,7 @@ read_options() {
             die "unknown option $1; see --help"
         fi
         case $1 in
-            --cpu) device=(--cpu); shift ;;
+            --cpu) hide_gpus; device=(--cpu); shift ;;
             --) shift; more=("$@"); break ;;
             *)
                 need_value "$@"

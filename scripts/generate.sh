@@ -86,10 +86,11 @@ checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"
 if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
     shard=$((RANK + 1))/$WORLD_SIZE  # torchrun
-    devices=${CUDA_VISIBLE_DEVICES:-$(seq -s , 0 "${LOCAL_RANK:-0}")}
+    devices=${CUDA_VISIBLE_DEVICES-$(seq -s , 0 "${LOCAL_RANK:-0}")}
     CUDA_VISIBLE_DEVICES=$(echo "$devices" | cut -d , -f $((${LOCAL_RANK:-0} + 1)))
     export CUDA_VISIBLE_DEVICES
 fi
+case " ${more[*]-} " in *" --cpu "*) hide_gpus ;; esac
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would join the processes, too
 if [ -n "$shard" ]; then
     [[ $shard =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] && [ "${shard%/*}" -le "${shard#*/}" ] ||

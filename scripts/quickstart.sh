@@ -45,6 +45,7 @@ need_integer --size "$size"
 need_integer --steps "$steps"
 [ -z "$minutes" ] || need_integer --minutes "$minutes"
 need_folder --out "$out"
+[ ${#device[@]} -eq 0 ] || hide_gpus
 if [ "$install" = yes ]; then
     supervise "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
     export PATH="$VENV/bin:$PATH"

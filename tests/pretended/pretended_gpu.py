@@ -1,0 +1,231 @@
+"""A pretended GPU: tensors that say they are on cuda:0 and are computed on the CPU, for tests without a GPU.
+
+Inside :func:`pretend_cuda`, code written for CUDA runs unchanged: ``.cuda()``, ``is_cuda``, ``torch.autocast("cuda")``
+with CUDA's own lists of operators, backward passes, fairseq's trainer. An operator that is given tensors of both
+devices fails, as on a GPU, and a :class:`Ledger` counts the operators for which the CPU would wait. It cannot show
+anything about cuDNN, fused kernels, memory or speed.
+
+Import this module before torch, in a process of its own, as ``run_pretending.py`` does. torch for CPUs then finds the
+device of ``pretended_gpu.cpp``, and so has backward passes for it. That file is compiled at the first import, which
+needs g++. torch with CUDA has that device already: there is no room for a pretended one.
+"""
+
+import collections
+import contextlib
+import ctypes
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+if "torch" in sys.modules:
+    raise RuntimeError("import this before torch, in a process of its own")
+_TORCH = importlib.util.find_spec("torch").submodule_search_locations[0]
+_STUB = Path(__file__).with_suffix(".cpp").read_text()
+_KEY = hashlib.sha256(f"{_STUB}{_TORCH}{os.stat(_TORCH).st_mtime}".encode()).hexdigest()[:16]
+_LIBRARY = os.path.join(tempfile.gettempdir(), f"pretended-gpu-{os.getuid()}-{_KEY}.so")
+if not os.path.exists(_LIBRARY):
+    _command = f"g++ -std=c++20 -O0 -w -shared -fPIC -x c++ - -I{_TORCH}/include -L{_TORCH}/lib -Wl,--no-as-needed "
+    _command += f"-ltorch_cpu -lc10 -Wl,-rpath,{_TORCH}/lib -o {_LIBRARY}.{os.getpid()}"
+    subprocess.run(_command.split(), input=_STUB, text=True, check=True)
+    os.replace(f"{_LIBRARY}.{os.getpid()}", _LIBRARY)
+ctypes.CDLL(_LIBRARY, mode=ctypes.RTLD_GLOBAL)
+
+import torch  # noqa: E402
+from pretended_kernels import COMPUTED  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing  # noqa: E402
+from torch.utils._pytree import tree_flatten, tree_map  # noqa: E402
+
+CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
+SYNCS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
+SYNCS |= {"is_nonzero", "bincount", "_coalesce", "multinomial", "masked_scatter", "masked_scatter_"}
+MAY_MIX = {"copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_"}
+NUMBERS = {"fill_", "fill", "masked_fill", "masked_fill_", "index_fill", "index_fill_"}
+NO_KERNEL = {"detach", "alias", "empty", "empty_like", "new_empty", "empty_strided", "_unsafe_view", "split", "unbind"}
+
+
+class MixedDevicesError(RuntimeError):
+    """An operator was given tensors of both devices."""
+
+
+class Ledger:
+    """Counts of three events, each by operator and by line of the project, or else of fairseq.
+
+    Attributes:
+        syncs: the CPU waits for the GPU.
+        uploads: memory that is not pinned is copied to the GPU.
+        kernels: an operator is computed.
+    """
+
+    def __init__(self):
+        self.syncs, self.uploads, self.kernels = (collections.Counter() for _ in range(3))
+
+    def add(self, counter, name):
+        frame, places = sys._getframe(2), {}
+        while frame is not None:
+            for package in ("fairseq_etads", "fairseq"):
+                if f"/{package}/" in frame.f_code.co_filename:
+                    path = frame.f_code.co_filename.rpartition(f"/{package}/")[2]
+                    places.setdefault(package, f"{package}/{path}:{frame.f_lineno}")
+            frame = frame.f_back
+        counter[name, places.get("fairseq_etads") or places.get("fairseq", "(backward or torch)")] += 1
+
+
+LEDGER = Ledger()
+
+
+class PretendedTensor(torch.Tensor):
+    """A tensor that says it is on cuda:0. Its numbers are in ``inner``, a tensor on the CPU."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner):
+        layout = {"layout": torch.sparse_coo} if inner.is_sparse else {"strides": inner.stride()}
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype, device=CUDA, **layout)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __deepcopy__(self, memo):
+        return memo.setdefault(id(self), wrap(self.inner.clone()))
+
+    def __reduce_ex__(self, _):
+        return wrap, (self.inner,)
+
+    def data_ptr(self):
+        return self.inner.data_ptr()
+
+    def untyped_storage(self):  # by which safetensors finds tensors that share memory
+        return self.inner.untyped_storage()
+
+    def tolist(self):
+        return self.cpu().tolist()
+
+    def __format__(self, spec):  # torch's is for plain tensors alone
+        return format(self.item() if self.dim() == 0 else self.cpu(), spec)
+
+    def __repr__(self, **_):
+        return f"pretended({self.inner!r})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return run(func, args, kwargs or {})
+
+
+def wrap(x):
+    return PretendedTensor(x) if isinstance(x, torch.Tensor) and not isinstance(x, PretendedTensor) else x
+
+
+def unwrap(x):
+    return x.inner if isinstance(x, PretendedTensor) else CPU if is_gpu(x) else x
+
+
+def is_gpu(device):
+    return isinstance(device, torch.device) and device.type == "cuda"
+
+
+def run(func, args, kwargs):
+    """Compute an operator on the CPU; its results say they are on the device where a GPU would have them."""
+    name = func._schema.name.removeprefix("aten::")
+    tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+    plain = [x for x in tensors if not isinstance(x, PretendedTensor)]
+    pretended, device = len(plain) < len(tensors), kwargs.get("device")
+    if not (pretended or is_gpu(device)):
+        return func(*args, **kwargs)
+    numbers = all(x.dim() == 0 for x in plain) and (torch.Tag.pointwise in func.tags or name in NUMBERS)
+    strict = tree_flatten((args[0], args[2:]))[0] if "index" in name else []  # of these only indices may be the CPU's
+    mixed = any(x.dim() and not isinstance(x, PretendedTensor) for x in strict if isinstance(x, torch.Tensor))
+    if pretended and plain and (mixed or not (numbers or name in MAY_MIX or name == "_pack_padded_sequence")):
+        raise MixedDevicesError(f"{func}: cuda:0 with the CPU's {[tuple(x.shape) for x in plain]}")
+    to_cpu = isinstance(device, torch.device) and not is_gpu(device)
+    to_cpu = to_cpu or (name == "copy_" and not isinstance(args[0], PretendedTensor))
+    masked = name in MAY_MIX and any(x.dtype in (torch.bool, torch.uint8) for x in tensors[1:])
+    if name in SYNCS or to_cpu or (masked and "index" in name):
+        LEDGER.add(LEDGER.syncs, name)
+    elif plain and name in MAY_MIX:
+        LEDGER.add(LEDGER.uploads, name)
+    if not (func.is_view or name in NO_KERNEL):
+        LEDGER.add(LEDGER.kernels, name)
+    torch._C._set_only_lift_cpu_tensors(True)  # of each thread: torch.tensor(…, device="cuda") is made on the CPU first
+    own_args, own_kwargs = tree_map(unwrap, (args, kwargs))
+    found = COMPUTED.get(name, func)(*own_args, **own_kwargs)
+    if to_cpu:
+        return found if name != "copy_" else args[0]
+    if name == "_pack_padded_sequence":  # the sizes of its steps stay with the CPU
+        return wrap(found[0]), found[1]
+    found = tree_map(wrap, found)
+    return return_and_correct_aliasing(func, args, kwargs, found) if pretended else found
+
+
+class _Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return run(func, args, kwargs or {})
+
+
+def _apply(module, function, recurse=True):
+    """Replace ``Module._apply``; shared parameters stay shared, and attributes of parameters are kept."""
+    done = {}
+
+    def changed(x):
+        if id(x) not in done:
+            with torch.no_grad():
+                new = function(x)
+            if isinstance(x, nn.Parameter):
+                new = nn.Parameter(new.detach(), x.requires_grad)
+                vars(new).update({name: value for name, value in vars(x).items() if name != "inner"})
+            done[id(x)] = x, new
+        return done[id(x)][1]
+
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            tensors.update((name, changed(x)) for name, x in tensors.items() if x is not None)
+        if isinstance(part, nn.RNNBase):
+            part._flat_weights = [getattr(part, name) for name in part._flat_weights_names]
+    return module
+
+
+@contextlib.contextmanager
+def pretend_cuda(capability=(8, 0), devices=1):
+    """Pretend that this machine has a GPU; yields an empty :class:`Ledger`.
+
+    Args:
+        capability: (8, 0) for an A100, (9, 0) for an H100.
+        devices: number of GPUs to pretend. All tensors are on the first of them.
+    """
+    global LEDGER
+    LEDGER = Ledger()
+    properties = SimpleNamespace(name="pretended", major=capability[0], minor=capability[1], total_memory=80 << 30)
+    answers = {"is_available": True, "is_initialized": True, "current_device": 0, "device_count": devices}
+    answers |= {"get_device_capability": capability, "get_device_properties": properties, "max_memory_allocated": 0}
+    answers |= dict.fromkeys(("_lazy_init", "empty_cache", "synchronize", "set_device", "reset_peak_memory_stats"))
+    answers |= {"manual_seed": None, "manual_seed_all": None, "is_bf16_supported": capability >= (8, 0)}
+    fakes = {name: lambda *_, value=value, **__: value for name, value in answers.items()}
+    fakes |= {"_initialized": True, "device": lambda *_: contextlib.nullcontext()}
+    fakes |= {"get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": lambda x, *_: torch.set_rng_state(x)}
+    before = torch._C._only_lift_cpu_tensors()
+    with contextlib.ExitStack() as stack:
+        for name, fake in fakes.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, fake))
+        stack.enter_context(mock.patch.object(torch.Tensor, "pin_memory", lambda self, *_: self))
+        stack.enter_context(mock.patch.object(nn.Module, "_apply", _apply))
+        stack.enter_context(mock.patch.object(nn.RNNBase, "flatten_parameters", lambda self: None))
+        stack.callback(torch._C._set_only_lift_cpu_tensors, before)
+        torch._C._set_only_lift_cpu_tensors(True)
+        plain_run = threading.Thread.run
+
+        def run_pretending(self):  # modes belong to a thread
+            torch._C._set_only_lift_cpu_tensors(True)
+            with _Mode():
+                plain_run(self)
+
+        stack.enter_context(mock.patch.object(threading.Thread, "run", run_pretending))
+        stack.enter_context(_Mode())
+        yield LEDGER
