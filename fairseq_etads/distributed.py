@@ -58,9 +58,8 @@ class Launched(NamedTuple):
 
 
 def _is_given(option: str) -> bool:
-    """Whether an option is on this process's command line, also in a short form, which argparse accepts."""
-    words = [word.partition("=")[0] for word in sys.argv[1:]]
-    return any(len(word) > 2 and option.startswith(word) for word in words)
+    """Whether an option is on this process's command line; fairseq accepts no shortened ones."""
+    return option in (word.partition("=")[0] for word in sys.argv[1:])
 
 
 def _without_implied_tpu(cfg: Any) -> None:

@@ -63,6 +63,7 @@ need_choice --tokens "$tokens" bpe sentencepiece word
 need_integer --size "$size"
 need_integer --max-tokens "$max_tokens"
 need_integer --max-update "$max_update"
+case " ${more[*]-} " in *" --cpu "*) hide_gpus ;; esac
 use_environment
 
 need_folder --out "$out"

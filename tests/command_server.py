@@ -31,7 +31,7 @@ import threading
 import traceback
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, Sequence
 
 PACKAGES = ("fairseq_cli", "fairseq_etads", "etads_preprocess")
 FILE_SIZE = "COMMAND_SERVER_FILE_SIZE"
@@ -75,12 +75,18 @@ class CommandServer:
     Args:
         more: commands besides the installed ones: name -> "module:function".
         environment: of the server; a command has that of its caller.
+        launcher: words between the interpreter and the server's script, such as a program that runs scripts.
 
     Attributes:
         programs: the folder to put first on PATH.
     """
 
-    def __init__(self, more: Optional[Mapping[str, str]] = None, environment: Optional[Mapping[str, str]] = None):
+    def __init__(
+        self,
+        more: Optional[Mapping[str, str]] = None,
+        environment: Optional[Mapping[str, str]] = None,
+        launcher: Sequence[str] = (),
+    ):
         self._folder = Path(tempfile.mkdtemp(prefix="commands-"))  # its path is short, as that of a socket has to be
         self.programs = self._folder / "bin"
         self.programs.mkdir()
@@ -93,9 +99,13 @@ class CommandServer:
         with open(self._folder / "log", "w", encoding="utf-8") as log:
             # where no folder is called fairseq_etads, so that the installed package is imported
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).resolve()), address, json.dumps(commands)], cwd=self._folder,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment,
-            )  # fmt: skip
+                [sys.executable, *launcher, str(Path(__file__).resolve()), address, json.dumps(commands)],
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+            )
         assert self._process.stdout is not None
         if b"ready\n" not in self._process.stdout:  # fairseq may log before
             raise RuntimeError((self._folder / "log").read_text(encoding="utf-8"))

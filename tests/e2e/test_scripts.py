@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import helpers
 import pytest
+from command_server import entry_points
 from helpers import environment, run_command
 
 import fairseq_etads
@@ -78,6 +81,52 @@ def test_bad_input_is_refused_in_words(tmp_path, command, words):
     assert result.returncode == 2
     for word in words:
         assert word in result.stdout
+
+
+@pytest.mark.parametrize(
+    "script,visible",
+    [
+        ("quickstart.sh --no-install --steps 1 --out run", ""),
+        ("quickstart.sh --no-install --steps 1 --out run --gpu", "0,1"),
+        ("train.sh --text text --out run --cpu", ""),
+        ("train.sh --text text --out run -- --cpu", ""),
+        ("train.sh --text text --out run", "0,1"),
+        ("generate.sh --run prepared --output out.txt --cpu", ""),
+        ("generate.sh --run prepared --output out.txt -- --cpu", ""),
+        ("generate.sh --run prepared --output out.txt", "0,1"),
+    ],
+)
+def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus, tmp_path, monkeypatch):
+    """Commands are replaced by programs that write down what they see."""
+    run_command(["etads-prepare", str(corpus / "text"), "prepared/prepared", "--tokens", "word"], cwd=tmp_path)
+    for place in (tmp_path / "prepared" / "checkpoints", tmp_path / "run" / "checkpoints", tmp_path / "bin"):
+        place.mkdir(parents=True)
+        (place / "checkpoint_best.pt").touch()
+    shutil.copytree(tmp_path / "prepared" / "prepared", tmp_path / "run" / "prepared")
+    for name in entry_points():
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "$0 $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n')
+        program.chmod(0o755)
+    monkeypatch.setattr(helpers, "PROGRAMS", [str(tmp_path / "bin"), *helpers.PROGRAMS])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    name, *options = script.split()
+    # it ends where the output of a command is missing
+    run_command([str(SCRIPTS / name), *options], cwd=tmp_path, check=False)
+    seen = [line.rpartition("/")[2].split(" ") for line in (tmp_path / "seen").read_text().splitlines()]
+    expected = {
+        "quickstart.sh": {"etads-summarize", "etads-prepare", "fairseq-train", "fairseq-generate"},
+        "train.sh": {"etads-prepare", "fairseq-train"},
+        "generate.sh": {"fairseq-generate"},
+    }
+    assert expected[name] <= {command for command, _ in seen}
+    assert {devices for _, devices in seen} == {visible}
+
+
+@pytest.mark.parametrize("options,visible", [("--cpu", ""), ("--seeds 2", "0")])
+def test_with_cpu_a_recipe_sees_no_gpu(options, visible, tmp_path):
+    script = f'source "{SCRIPTS}/common.sh"; read_options "--seeds --cpu" {options}; echo "seen $CUDA_VISIBLE_DEVICES."'
+    command = ["env", "CUDA_VISIBLE_DEVICES=0", "bash", "-c", script]
+    assert run_command(command, cwd=tmp_path).stdout == f"seen {visible}.\n"
 
 
 def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):

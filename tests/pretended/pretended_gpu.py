@@ -210,6 +210,8 @@ def pretend_cuda(capability=(8, 0), devices=1):
     fakes = {name: lambda *_, value=value, **__: value for name, value in answers.items()}
     fakes |= {"_initialized": True, "device": lambda *_: contextlib.nullcontext()}
     fakes |= {"get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": lambda x, *_: torch.set_rng_state(x)}
+    for name, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # of the sizes alone
+        fakes[name] = lambda *sizes, dtype=dtype: torch.empty(*sizes, dtype=dtype, device="cuda")
     before = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:
         for name, fake in fakes.items():

@@ -1,0 +1,145 @@
+"""Commands on a machine that pretends to have two GPUs (tests/pretended): with ``--cpu``, and in each number format.
+
+Nothing here tells how a real GPU computes; tests/gpu does.
+"""
+
+import contextlib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from command_server import CommandServer
+from helpers import PROGRAMS, run_command
+from toy import PLUGIN, SMALL_MODEL, by_two_workers
+
+ROOT = Path(__file__).parents[2]
+PRETENDING = str(ROOT / "tests" / "pretended" / "run_pretending.py")
+MODEL = [option for option in SMALL_MODEL if option != "--cpu"]
+MODEL += ["--arch", "etads", "--pointer", "soft", "--dropout", "0", "--lr", "1e-3"]
+HALF, WHOLE = (["--max-update", str(updates), "--validate-interval-updates", "5"] for updates in (5, 10))
+FORMATS = {
+    "fp32": torch.float32,
+    "amp": torch.float32,
+    "fp16": torch.float16,
+    "memory-efficient-fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "memory-efficient-bf16": torch.bfloat16,
+}
+"""Number format, named like its option -> the format of the model's parameters."""
+
+pytestmark = [
+    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a pretended GPU"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the pretended device"),
+]
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """The folder of programs that run commands on the pretended GPUs; ``run_command`` finds them first."""
+    with contextlib.closing(CommandServer(launcher=[PRETENDING, "--devices", "2"])) as server:
+        PROGRAMS.insert(0, str(server.programs))
+        yield server.programs
+        PROGRAMS.remove(str(server.programs))
+
+
+def number_format(name):
+    return [] if name == "fp32" else [f"--{name}"]
+
+
+def train(data, save, *options, anew=False, check=True):
+    return run_command(
+        ["fairseq-train", str(data), *PLUGIN, *MODEL, "--save-dir", str(save), *options],
+        cwd=save.parent,
+        check=check,
+        anew=anew,
+    ).stdout
+
+
+def valid_losses(log):
+    return [
+        float(loss) for loss in re.findall(r"\| valid \| epoch \d+ \| valid on 'valid' subset \| loss ([\d.]+)", log)
+    ]
+
+
+def parameters(save):
+    return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
+
+
+def check_training(log, save, name):
+    """There was one worker, the loss fell, and the format has all values, which are saved in float32."""
+    assert "training on 1 devices" in log, "there was a worker for each GPU"
+    first, last = valid_losses(log)
+    assert last < 0.9 * first
+    values = torch.cat([values.flatten() for values in parameters(save).values()])
+    fitting = {dtype for dtype in FORMATS.values() if torch.equal(values, values.to(dtype).float())}
+    assert fitting == {FORMATS[name], torch.float32}
+
+
+@pytest.fixture(scope="module")
+def without_gpu(corpus, tmp_path_factory):
+    """Folder and validation losses of a training in float32 on a machine without GPUs; before ``machine`` is there."""
+    save = tmp_path_factory.mktemp("without") / "run"
+    return save, valid_losses(train(corpus / "bin", save, "--cpu", *WHOLE))
+
+
+def test_a_gpu_is_pretended(without_gpu, machine, tmp_path):
+    script = (
+        "import torch; a = torch.ones(2, device='cuda'); print(torch.cuda.device_count(), a.is_cuda, a.sum().item())"
+    )
+    assert run_command(["python", "-"], cwd=tmp_path, input=script).stdout.endswith("2 True 2.0\n")
+    mixed = run_command(["python", "-"], cwd=tmp_path, input=f"{script}; a @ torch.ones(2)", check=False)
+    assert mixed.returncode == 1 and "MixedDevicesError" in mixed.stdout
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_with_cpu_the_gpus_are_left_alone(name, without_gpu, machine, corpus, tmp_path):
+    log = train(corpus / "bin", tmp_path / "run", "--cpu", *number_format(name), *WHOLE)
+    check_training(log, tmp_path / "run", name)
+    save, losses = without_gpu
+    expected = parameters(save)
+    assert valid_losses(log) == pytest.approx(losses, rel=0.01)
+    if FORMATS[name] is torch.float32:
+        assert all(torch.equal(values, expected[key]) for key, values in parameters(tmp_path / "run").items())
+    assert ("--amp: on CPUs this trains in float32" in log) == (name == "amp")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_training_on_a_gpu(name, without_gpu, machine, corpus, tmp_path):
+    options = ["--distributed-world-size", "1", *number_format(name), *WHOLE]
+    log = train(corpus / "bin", tmp_path / "run", *options)
+    check_training(log, tmp_path / "run", name)
+    assert "rank   0: capabilities =  8.0" in log
+    assert valid_losses(log) == pytest.approx(without_gpu[1], rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16"])
+def test_a_training_continues_on_another_device(name, without_gpu, machine, corpus, tmp_path):
+    """The optimiser's state has the same form on both."""
+    data, save = corpus / "bin", tmp_path / "run"
+    devices = ["--cpu"], ["--distributed-world-size", "1"]
+    train(data, save, *devices[name == "bf16"], *number_format(name), *HALF)
+    log = train(data, save, *devices[name == "fp16"], *number_format(name), *WHOLE)
+    assert "Loaded checkpoint" in log
+    assert valid_losses(log)[-1] == pytest.approx(without_gpu[1][-1], rel=0.01)
+
+
+def test_a_tpu_that_was_asked_for_is_not_forgotten(machine, corpus, tmp_path):
+    """Without torch_xla there is none; training in silence on something else would be worse."""
+    log = train(corpus / "bin", tmp_path / "run", "--bf16", "--tpu", *HALF, check=False)
+    assert "xla" in log and not (tmp_path / "run" / "checkpoint_last.pt").exists()
+
+
+def test_two_processes_validate_many_batches(without_gpu, machine, corpus, tmp_path):
+    """The figures of 20 batches are 70,000 bytes. gloo gathers them, NCCL would; fairseq does not ask which."""
+    validate = ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(without_gpu[0] / "checkpoint_best.pt")]
+    validate += ["--batch-size", "1", "--required-batch-size-multiple", "1", "--num-workers", "0"]
+
+    def run(*options):
+        return run_command([*validate, *options], cwd=tmp_path).stdout
+
+    backend = ["--distributed-backend", "cpu:gloo,cuda:gloo"]
+    one = re.search(r"\| loss [\d.]+ \|", run())[0]
+    first, second = by_two_workers(run, *backend)
+    assert one in first and "as rank 1" in second
