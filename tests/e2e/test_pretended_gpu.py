@@ -17,7 +17,7 @@ from toy import PLUGIN, SMALL_MODEL, by_two_workers
 ROOT = Path(__file__).parents[2]
 PRETENDING = str(ROOT / "tests" / "pretended" / "run_pretending.py")
 MODEL = [option for option in SMALL_MODEL if option != "--cpu"]
-MODEL += ["--arch", "etads", "--pointer", "soft", "--dropout", "0", "--lr", "1e-3"]
+MODEL += ["--criterion", "summarization_nll", "--arch", "etads", "--pointer", "soft", "--dropout", "0", "--lr", "1e-3"]
 HALF, WHOLE = (["--max-update", str(updates), "--validate-interval-updates", "5"] for updates in (5, 10))
 FORMATS = {
     "fp32": torch.float32,

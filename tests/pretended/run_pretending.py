@@ -16,8 +16,6 @@ import os
 import runpy
 import sys
 
-import pretended_gpu  # before torch
-
 
 def visible_devices(devices: int) -> int:
     """Number of devices that CUDA_VISIBLE_DEVICES leaves of ``devices``; CUDA ignores all after an unknown one."""
@@ -61,6 +59,8 @@ def main() -> int:
     devices = visible_devices(args.devices)
     if not devices:
         return run(args.command)
+    import pretended_gpu  # here, since processes of multiprocessing import this module after torch
+
     capability = tuple(int(part) for part in args.capability.split(","))
     with pretended_gpu.pretend_cuda(capability, devices) as ledger:
         try:

@@ -10,6 +10,8 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 
+import fairseq_etads  # noqa: F401  # changes fairseq, as --user-dir does
+
 TRAIN = ["fairseq-train", "data", "--task", "summarization", "--arch", "etads", "--cpu"]
 VALIDATE = ["fairseq-validate", "data", "--task", "summarization", "--path", "model.pt", "--cpu"]
 
