@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 
 def version() -> str:
     """``__version__`` of the package, read as text: importing the package needs fairseq."""
-    text = (HERE / "fairseq_etads" / "__init__.py").read_text(encoding="utf-8")
+    text = (HERE / "fairseq_etads" / "version.py").read_text(encoding="utf-8")
     found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     if found is None:
-        raise SystemExit("fairseq_etads/__init__.py has no line __version__ = ...")
+        raise SystemExit("fairseq_etads/version.py has no line __version__ = ...")
     return found.group(1)
 
 
@@ -50,7 +50,7 @@ setup(
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
-        "fairseq_etads": ["py.typed", "bundled/*/*", "demo/page/*", "explain/page.*"],
+        "fairseq_etads": ["py.typed", "bundled/*/*", "demo/page/*", "summarizer/page/*"],
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
@@ -109,15 +109,15 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "etads-models=fairseq_etads.commands.catalogue:main",
+            "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",
-            "etads-average=fairseq_etads.commands.averaging:main",
-            "etads-export=etads_preprocess.export_command:main",
-            "etads-summarize=etads_preprocess.summarize_command:main",
-            "etads-explain=etads_preprocess.explain_command:main",
-            "etads-tune=etads_preprocess.tune_command:main",
-            "etads-rouge=fairseq_etads.evaluation.command:main",
-            "etads-compare=fairseq_etads.evaluation.compare_command:main",
+            "etads-average=fairseq_etads.commands.average:main",
+            "etads-export=fairseq_etads.commands.export:main",
+            "etads-summarize=fairseq_etads.commands.summarize:main",
+            "etads-explain=fairseq_etads.commands.explain:main",
+            "etads-tune=fairseq_etads.commands.tune:main",
+            "etads-rouge=fairseq_etads.commands.rouge:main",
+            "etads-compare=fairseq_etads.commands.compare:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",
             "etads-labels=fairseq_etads.commands.labels:main",
             "etads-shortlist=fairseq_etads.commands.shortlist:main",
@@ -125,9 +125,9 @@ setup(
             "etads-extract=fairseq_etads.commands.extract:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
-            "etads-analyse=fairseq_etads.evaluation.analysis_command:main",
-            "etads-plot=fairseq_etads.evaluation.curves_command:main",
-            "etads-human=fairseq_etads.evaluation.human_command:main",
+            "etads-analyse=fairseq_etads.commands.analyse:main",
+            "etads-plot=fairseq_etads.commands.plot:main",
+            "etads-human=fairseq_etads.commands.human:main",
             "etads-corpus=etads_preprocess.corpus:main",
             "etads-control=etads_preprocess.control:main",
             "etads-debian=etads_preprocess.debian:main",

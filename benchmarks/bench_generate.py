@@ -43,8 +43,8 @@ from machines import machine, processor
 from peers import Peer
 from torch.profiler import ProfilerActivity, profile
 
-from fairseq_etads.commands.architectures import numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.jobs.architectures import numbered_dictionary
 from fairseq_etads.vocabulary.dictionary import known_words
 from fairseq_etads.vocabulary.shortlist import Shortlist
 

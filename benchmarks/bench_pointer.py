@@ -23,10 +23,10 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from machines import machine
 
-from fairseq_etads.commands.architectures import architecture_config, numbered_dictionary
-from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.options import SummarizationConfig
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
+from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 

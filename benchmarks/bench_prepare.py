@@ -31,10 +31,10 @@ from pathlib import Path
 
 from etads_preprocess import corpus
 from etads_preprocess.encode import encode_file
-from etads_preprocess.settings import Settings
 from machines import machine
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
+from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
 
 WORDS = 800

@@ -31,8 +31,8 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 from machines import machine
 
-from fairseq_etads.commands.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
 from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957

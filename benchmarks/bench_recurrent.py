@@ -24,10 +24,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from machines import machine
 
-from fairseq_etads.commands.architectures import architecture_config, numbered_dictionary
-from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.options import SummarizationConfig
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
+from fairseq_etads.training.nll import SummarizationNLL
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 
 OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
 

@@ -20,10 +20,10 @@ from fairseq import checkpoint_utils
 from machines import machine
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.choices import EARLY_STOPPING
 from fairseq_etads.search.ensemble import Ensemble
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 
 SCORES = {
     "avg 1": {},

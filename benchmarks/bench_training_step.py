@@ -33,9 +33,9 @@ from fairseq.trainer import Trainer
 from machines import machine
 from peers import Peer
 
-from fairseq_etads.commands.architectures import numbered_dictionary
-from fairseq_etads.options import SummarizationConfig
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 
 SYSTEMS = ("transformer", "etads_basic", "etads_focus", "etads_saliency", "etads", "etads --pointer soft")
 LENGTHS = (400, 1024, 4096)

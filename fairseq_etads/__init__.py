@@ -10,15 +10,16 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from .explain import Explanation as Explanation
     from .summarizer import CopiedWord as CopiedWord
+    from .summarizer import Explanation as Explanation
     from .summarizer import PartialSummary as PartialSummary
     from .summarizer import Summarizer as Summarizer
     from .summarizer import Summary as Summary
     from .summarizer import Truncation as Truncation
 
-__version__ = "0.1.0"
 
 COMMANDS_WITHOUT_FAIRSEQ = frozenset(
     {
@@ -40,7 +41,7 @@ COMMANDS_WITHOUT_FAIRSEQ = frozenset(
 if os.path.basename((sys.argv or [""])[0]) not in COMMANDS_WITHOUT_FAIRSEQ:
     from . import plugin  # noqa: F401  # imported for its effect
 elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Ctrl-C while modules are being imported; fairseq_etads.console takes over when the work begins
+    # Ctrl-C while modules are being imported; fairseq_etads.platform.console takes over when the work begins
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
 
 
@@ -51,7 +52,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(summarizer, name)
     if name == "Explanation":
-        from .explain import Explanation
+        from .summarizer import Explanation
 
         return Explanation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,14 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .focus import PADDING_SCORE
-from .focus import focal_bias as focal_bias
-from .focus import focus_attention as focus_attention
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """``x`` in float32, or as it is if it is in float64: the type to compute sums and logarithms in."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+from .kernels.focus import PADDING_SCORE
+from .kernels.focus import focal_bias as focal_bias
+from .kernels.focus import focus_attention as focus_attention
+from .kernels.precision import at_least_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:

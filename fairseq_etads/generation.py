@@ -21,7 +21,6 @@ from .layers.capabilities import decoder_capabilities, pointer_of
 from .search import source_words
 from .search.beam_search import BeamSearch
 from .search.encoded import EncodedBatch
-from .search.extractive import add_features, check_one_vocabulary
 from .search.hypotheses import Results
 from .search.inference import InferenceModel
 from .search.language_model import check_dictionary
@@ -30,6 +29,7 @@ from .search.progress import OnStep
 from .search.settings import SearchSettings, SpecialTokens, selection_of
 from .search.shortlisting import check_shortlist
 from .search.strategies import check_strategy
+from .systems.abs.features import add_features, check_one_vocabulary
 from .vocabulary.dictionary import known_words
 from .vocabulary.shortlist import Shortlist
 

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from fairseq_etads.data.preparation import Settings
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import read_lines
 
 from .factors import make_factors
-from .files import SIDES
 from .processes import run_apart
-from .settings import Settings
 
 LISTED = (".bin", ".idx", ".txt", ".json")
 """Endings of the files of OUT/bin that its SHA256SUMS lists."""

@@ -12,12 +12,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from fairseq_etads.platform.console import Parser, errors_in_one_line, printable
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
-
-from .command import Parser, errors_in_one_line, printable
-from .files import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"

@@ -17,14 +17,23 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
+from fairseq_etads.platform.console import Parser, errors_in_one_line, printable
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums
-from fairseq_etads.text.files import InputError
+from fairseq_etads.text.documents import (
+    SPLITTER_MODULES,
+    WARNINGS,
+    BadDocument,
+    Document,
+    DocumentLines,
+    LineOptions,
+    Unfit,
+    make_lines,
+)
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .command import Parser, errors_in_one_line, printable
 from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
-from .documents import SPLITTER_MODULES, WARNINGS, BadDocument, Document, DocumentLines, LineOptions, Unfit, make_lines
-from .files import ORIGIN, ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from .near_duplicates import LIST, near_duplicates, summarise_near
 from .overlap import overlap
 from .processes import ordered_map

@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from fairseq_etads.text.files import STANDARD_INPUT, InputError, open_binary
+from fairseq_etads.platform.console import add_jobs
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.files import STANDARD_INPUT, open_binary
 
-from .command import add_jobs
 from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch, parse_similarity
 
 

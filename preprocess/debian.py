@@ -24,10 +24,12 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.platform.console import Parser, errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.checksums import NAME, Checksums, list_of
-from fairseq_etads.text.files import InputError
+from fairseq_etads.text.documents import WARNINGS
 
-from .command import Parser, errors_in_one_line
 from .debian_index import (
     Stanza,
     count_changes,
@@ -39,8 +41,6 @@ from .debian_index import (
     stem,
 )
 from .debian_splits import UNIT_CHARS, Groups, Pair, assign, crossings, group_pairs, select
-from .documents import WARNINGS
-from .files import SPLITS
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"

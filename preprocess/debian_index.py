@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.cleaning import neutralise_marks
-from fairseq_etads.text.files import InputError, open_binary
-
-from .documents import find_suspicious
+from fairseq_etads.text.documents import find_suspicious
+from fairseq_etads.text.files import open_binary
 
 Stanza = Dict[str, str]
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")

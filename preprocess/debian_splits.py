@@ -22,8 +22,9 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.text.atomic import SPLITS
+
 from .debian_index import stem
-from .files import SPLITS
 
 UNIT_CHARS = 60
 """Characters of the shortest paragraph or sentence that may not be in two splits."""

@@ -8,10 +8,10 @@ import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
 from fairseq.data import Dictionary  # isort: skip
 from fairseq.tokenizer import tokenize_line  # isort: skip
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import atomic_writer
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
-
-from .files import atomic_writer
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:

@@ -4,9 +4,8 @@ import argparse
 from pathlib import Path
 from typing import List, Optional
 
-from fairseq_etads.text.files import InputError
-
-from .command import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.console import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.errors import InputError
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).

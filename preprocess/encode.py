@@ -9,12 +9,13 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from tqdm import tqdm
 
+from fairseq_etads.data.preparation import Settings, inference_options
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SIDES, atomic_writer
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.files import read_lines
 
-from .files import SIDES, atomic_writer
 from .processes import TOKENIZER_MODULES, ordered_map
-from .settings import Settings, inference_options
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """The two stages of encoding: raw text to words, words to subwords."""

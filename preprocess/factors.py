@@ -26,14 +26,15 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.data.preparation import Settings
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text import subwords
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.text.atomic import ORIGINAL, atomic_writer
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
-from .files import ORIGINAL, atomic_writer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
-from .settings import Settings
 
 TAGS = ("pos", "ner")
 """The factors that are tags of words, from a file or from spaCy."""

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_etads.text.files import InputError, read_lines
-
-from .files import atomic_copy, checksum
-from .settings import Settings
+from fairseq_etads.data.preparation import Settings
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import atomic_copy, checksum
+from fairseq_etads.text.files import read_lines
 
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 

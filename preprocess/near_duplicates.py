@@ -17,10 +17,11 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 import numpy as np
 from tqdm import tqdm
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import atomic_writer
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .files import atomic_writer
 from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8

@@ -6,23 +6,22 @@ command prints treats new text exactly as the training text was treated.
 """
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
+from fairseq_etads.platform.console import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
-from .command import Parser, add_jobs, errors_in_one_line
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
 from .factors import tag_files
-from .files import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
 from .given import GivenFiles
 from .processes import run_apart
-from .settings import FACTORS, TOKENS, Settings, command_line, inference_options
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import describe, vocabulary_report
@@ -146,7 +145,7 @@ def prepare(
     """
     splits: Sequence[str] = SPLITS
     if like:
-        settings = _settings_of(like, "--like")
+        settings = settings_of(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     if not like:
@@ -196,34 +195,6 @@ def check_made(out: Path) -> Checksums:
         binarised = Checksums(out / "bin", f"Delete {out / 'bin'} to have it made again")
         binarised.verify(binarised.listed)
     return made
-
-
-def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """The options with which fairseq treats new text like that of a prepared directory.
-
-    Raises:
-        InputError: prepare.json or the subword model is damaged.
-    """
-    settings = _settings_of(prepared, "--prepared")
-    Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
-    return inference_options(settings.record(), prepared)
-
-
-def _settings_of(prepared: Path, option: str) -> Settings:
-    """The settings of a prepared directory, which ``option`` names.
-
-    Raises:
-        InputError: it is not complete, or prepare.json is damaged.
-    """
-    path = prepared / "prepare.json"
-    if not path.is_file() or not (prepared / "bin" / "complete").is_file():
-        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
-    try:
-        settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
-        settings.check()
-    except (ValueError, KeyError, TypeError, RecursionError) as error:  # InputError is a ValueError
-        raise InputError(f"{option} {prepared}: prepare.json is damaged ({error})") from None
-    return settings
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:

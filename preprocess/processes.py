@@ -7,8 +7,8 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, Callable, ContextManager, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from fairseq_etads.console import leave_signals_to_parent
-from fairseq_etads.processes import process_pool
+from fairseq_etads.platform.console import leave_signals_to_parent
+from fairseq_etads.platform.processes import process_pool
 
 CHUNK = 64
 """Items that go to a process at a time."""

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Iterator, List, NamedTuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):

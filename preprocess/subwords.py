@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import atomic_writer
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
-
-from .files import atomic_writer
 
 WHOLE = (SENTENCE_MARK, "<unk>")
 """Words that BPE never splits."""

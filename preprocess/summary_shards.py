@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.platform.console import Parser, errors_in_one_line
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import atomic_writer, checksum
+from fairseq_etads.text.files import read_lines
 
-from .command import Parser, errors_in_one_line
-from .files import atomic_writer, checksum
 from .shards import Shard
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
 
+from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
-
-from .files import SIDES
 
 FEWEST = 0.9
 """A smaller share than this of the words that were asked for deserves a warning."""

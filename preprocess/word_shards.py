@@ -10,10 +10,10 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SIDES, atomic_binary_writer, read_json
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError
 
-from .files import SIDES, atomic_binary_writer, read_json
 from .shards import Shard
 
 

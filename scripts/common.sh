@@ -19,9 +19,9 @@ trap 'exit 130' INT
 # a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
-# number_of_version: the one in fairseq_etads/__init__.py.
+# number_of_version: the one in fairseq_etads/version.py.
 number_of_version() {
-    sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/__init__.py"
+    sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py"
 }
 
 # usage: print the help of the calling script, which is the comment at its head.
@@ -126,7 +126,7 @@ inference_options() {
     python - "$1" <<'PYTHON'
 import pathlib, sys
 folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
-from etads_preprocess.command import errors_in_one_line
+from fairseq_etads.platform.console import errors_in_one_line
 from etads_preprocess.prepare import command_line, prepared_options
 with errors_in_one_line("generate.sh"):
     print("\n".join(command_line(prepared_options(folder))))

@@ -93,7 +93,7 @@ def api_pages() -> dict:
     """Page -> text: for each folder of modules a page, which mkdocstrings fills with their docstrings."""
     pages = {}
     for package, root in PACKAGES.items():
-        for folder in [root, *sorted(path.parent for path in root.glob("*/__init__.py"))]:
+        for folder in [root, *sorted(path.parent for path in root.glob("*/**/__init__.py"))]:
             name = ".".join([package, *folder.relative_to(root).parts])
             modules = [name, *(f"{name}.{path.stem}" for path in sorted(folder.glob("[!_]*.py")))]
             title = f"# `{name}`\n\n"

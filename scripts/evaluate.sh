@@ -48,7 +48,7 @@ write_leads() {
     python - "$documents" "$lead" "$1" ${more[@]+"${more[@]}"} <<'PYTHON'
 import argparse, pathlib, sys
 from fairseq_etads.evaluation.analysis import lead_words
-from fairseq_etads.evaluation.command_line import add_scoring_options
+from fairseq_etads.commands.scoring_options import add_scoring_options
 from fairseq_etads.evaluation.summaries import read_lines, split_summary
 documents, lead, out, *more = sys.argv[1:]
 parser = argparse.ArgumentParser(add_help=False)

@@ -25,14 +25,13 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-from etads_preprocess.files import SIDES, SPLITS, atomic_writer
-
-from fairseq_etads import __version__
 from fairseq_etads.evaluation.analysis import extract
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, Settings
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
+from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_writer
+from fairseq_etads.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -200,7 +199,7 @@ def search(args: argparse.Namespace) -> None:
 
 def detokenise(args: argparse.Namespace) -> None:
     """Write lines of words of prepared data as text."""
-    from fairseq_etads.commands.words_to_text import detokenizer_of  # late: it imports torch
+    from fairseq_etads.jobs.words_to_text import detokenizer_of  # late: it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
     dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))

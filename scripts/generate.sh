@@ -117,7 +117,7 @@ inference=()
 while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
     # with the name of a command that does without torch and fairseq, which take seconds to import
-    python -c 'import sys; sys.argv[0] = "etads-corpus"; from etads_preprocess.new_documents import main; main()' \
+    python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
         "${inputs[@]}" ${reading[@]+"${reading[@]}"} --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
     say "summarising ${shard:+share $shard of }$((wanted)) documents"

@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "focus": [
+    "kernels/focus": [
         "test_attention.py",
         "test_attention_exactness.py",
         "test_dropout.py::test_the_functions_drop_weights",
@@ -39,7 +39,7 @@ TESTS = {
         "test_dropout.py::test_the_functions_drop_weights",
     ],
     "layers/pointer": ["test_pointer.py"],
-    "criterions": ["test_criterions.py", "test_criterion_choice.py"],
+    "training/nll": ["test_criterions.py", "test_criterion_choice.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
     "search/blocking": ["test_blocking.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],

@@ -9,7 +9,7 @@
 #   --check          only check that version, changelog and tag agree
 #   --unreleased     build and try without that check
 #
-# To release: set __version__ in fairseq_etads/__init__.py, give the entries under "Unreleased" in CHANGELOG.md that
+# To release: set __version__ in fairseq_etads/version.py, give the entries under "Unreleased" in CHANGELOG.md that
 # version and a date, commit, run this, and tag the commit as it says. With the tag there, the check covers it as well.
 # The trial installs everything anew (fairseq is compiled), prepares a few pairs, trains a few steps with
 # --user-dir fairseq_etads, summarises and scores: 5 minutes on 2 cores.
@@ -31,8 +31,8 @@ done
 [ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists; the wheel is tried in a new environment"
 git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null || die "$ROOT is not a git repository with a commit"
 [ -z "$(git -C "$ROOT" status --porcelain)" ] || die "what is not committed would not be released; commit it, or ignore it"
-version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/__init__.py")
-[ -n "$version" ] || die "fairseq_etads/__init__.py has no line __version__ = ..."
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py")
+[ -n "$version" ] || die "fairseq_etads/version.py has no line __version__ = ..."
 tag=v$version
 
 # check_release: version, changelog and tag agree.
@@ -42,7 +42,7 @@ check_release() {
     [[ $newest == "[$version] - "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] ]] ||
         die "CHANGELOG.md: the newest version is \"$newest\", and __version__ says \"[$version] - YEAR-MONTH-DAY\""
     ! sed -n '/^## \[Unreleased\]/,/^## \[[^U]/p' "$ROOT/CHANGELOG.md" | grep -q '^- ' ||
-        die "CHANGELOG.md: entries under Unreleased; give them a version, in fairseq_etads/__init__.py too"
+        die "CHANGELOG.md: entries under Unreleased; give them a version, in fairseq_etads/version.py too"
     if git -C "$ROOT" rev-parse --verify --quiet "refs/tags/$tag" >/dev/null; then
         [ "$(git -C "$ROOT" rev-parse "$tag^{commit}")" = "$(git -C "$ROOT" rev-parse HEAD)" ] ||
             die "the tag $tag is on another commit: $version has been released; choose the next version"

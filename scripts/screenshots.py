@@ -26,7 +26,7 @@ CHOSEN = 2
 
 def explanation(browser):
     """The page of an explanation, as PNG."""
-    from fairseq_etads.explain.page import page
+    from fairseq_etads.summarizer.explanation_page import page
 
     data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
 import random
 
-from fairseq_etads.explain import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
+from fairseq_etads.summarizer import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 
 HOSTILE = (
     "<script>document.title='caught'</script> </script><!-- <b>bold</b> &amp; \"quoted\" 'single' "

@@ -10,9 +10,11 @@ from fairseq.logging import meters  # noqa: F401  # fairseq's checkpoints refer 
 from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 
-from fairseq_etads.folder.export import Source, export
-from fairseq_etads.models import convs2s_options, nnlm_options, rnn
+from fairseq_etads.models import rnn
 from fairseq_etads.search.call_options import DEFAULTS
+from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.systems.abs import options as nnlm_options
+from fairseq_etads.systems.convs2s import options as convs2s_options
 from fairseq_etads.vocabulary.dictionary import known_words
 
 TEXT = {"tokenizer": "etads", "text-words": "spaces"}
@@ -79,7 +81,7 @@ def plain(cfg):
 
 def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=None, **run):
     """A model folder of an untrained model; returns the folder and the model."""
-    logging.getLogger("fairseq_etads.task").setLevel(logging.WARNING)
+    logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     model = make_run(path / "run", **run)
     source = Source(
         path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
 
 
 def nothing():

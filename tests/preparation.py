@@ -3,8 +3,8 @@
 import corpora
 import pytest
 from etads_preprocess.prepare import prepare as prepare_with
-from etads_preprocess.settings import Settings
 
+from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.files import read_lines
 
 

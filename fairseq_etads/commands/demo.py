@@ -10,9 +10,9 @@ import webbrowser
 from concurrent.futures import Future
 from typing import Any, Callable, List, Optional
 
-from ..console import Parser, limit_caches_of_shapes, run
-from ..folder.config import FolderConfig, find_folder, read_config
-from ..text.files import InputError
+from ..platform.console import Parser, limit_caches_of_shapes, run
+from ..platform.errors import InputError
+from ..summarizer.folder.config import FolderConfig, find_folder, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -97,7 +97,8 @@ def _load(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
     # here, so that --help and wrong options are answered without waiting for torch and fairseq
     import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from fairseq_etads.summarizer import Summarizer
+
+    from ..summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let everybody log everything
     summarizer = Summarizer.load(args.folder, args.device)

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
-from ..text.files import InputError
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, run
+from ..platform.errors import InputError
 from .labels import binarised
-from .runs import only_warnings
 
 WAYS = ("lead", "oracle", "labels", "selector", "tagger", "phrases")
 """Values of ``--by``."""
@@ -85,7 +85,7 @@ def _extract(args: argparse.Namespace) -> None:
     folder = binarised(args.data)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from .extracting import write_extracts  # isort: skip
+    from ..jobs.extract import write_extracts  # isort: skip
 
     only_warnings()
     print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
-from ..selection.files import file_name
-from ..text.files import InputError
-from .runs import only_warnings
+from ..data.labels.files import file_name
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, run
+from ..platform.errors import InputError
 
 KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
 """Values of ``--kind`` -> what they are about."""
@@ -69,7 +69,7 @@ def _make(args: argparse.Namespace) -> None:
     folder = binarised(args.data)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from .label_making import make_labels, splits_of, write_pairs  # isort: skip
+    from ..jobs.labels import make_labels, splits_of, write_pairs  # isort: skip
 
     only_warnings()
     kind = args.kind or "words"

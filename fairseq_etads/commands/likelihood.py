@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
 from ..evaluation.likelihood_file import CHECKPOINTS, likelihood_file
-from .runs import checkpoint_and_data, only_warnings
+from ..jobs.runs import checkpoint_and_data, only_warnings
+from ..platform.console import Parser, check_positive, run
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,7 +41,7 @@ def _score(args: argparse.Namespace) -> None:
     check_positive(max_tokens=args.max_tokens)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from .reference_likelihood import score_subset  # isort: skip
+    from ..jobs.likelihood import score_subset  # isort: skip
 
     only_warnings()
 

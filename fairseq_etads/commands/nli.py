@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any, List, Optional
 
-from ..console import Parser, check_positive, run
-from ..text.files import InputError
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, run
+from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
-from .runs import only_warnings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,7 +78,7 @@ def _add_train(commands: Any) -> None:
 
 
 def _synthesise(args: argparse.Namespace) -> None:
-    from .nli_synthesis import synthesise
+    from ..jobs.nli_synthesis import synthesise
 
     check_positive(documents=args.documents)
     for line in synthesise(args.text, args.out, args.documents, args.seed):
@@ -95,7 +95,7 @@ def _train(args: argparse.Namespace) -> None:
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")
     _import_fairseq()
-    from .nli_training import Settings, train
+    from ..jobs.nli_training import Settings, train
 
     names = Settings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
@@ -104,7 +104,7 @@ def _train(args: argparse.Namespace) -> None:
 
 def _score(args: argparse.Namespace) -> None:
     _import_fairseq()
-    from .nli_training import judge
+    from ..jobs.nli_training import judge
 
     print(judge(args.model, args.pairs, args.out, args.device))
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
-from ..text.files import InputError
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, run
+from ..platform.errors import InputError
 from .labels import binarised
-from .runs import only_warnings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,7 +84,7 @@ def _rewrite(args: argparse.Namespace) -> None:
         setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from .rewriting import write_rewritten  # isort: skip
+    from ..jobs.rewrite import write_rewritten  # isort: skip
 
     only_warnings()
     print(f"{args.output}: {write_rewritten(folder, args)}")

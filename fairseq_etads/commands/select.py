@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
 from ..evaluation.likelihood_file import CHECKPOINTS
-from .runs import checkpoint_and_data, only_warnings
+from ..jobs.runs import checkpoint_and_data, only_warnings
+from ..platform.console import Parser, check_positive, run
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def _select(args: argparse.Namespace) -> None:
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from .selecting import select  # isort: skip
+    from ..jobs.select import select  # isort: skip
 
     only_warnings()
     select(checkpoint, data, args)

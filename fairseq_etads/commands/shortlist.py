@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ..console import Parser, check_positive, run
-from ..folder.config import SHORTLIST
-from ..text.files import InputError
+from ..jobs.runs import only_warnings
+from ..platform.console import Parser, check_positive, run
+from ..platform.errors import InputError
+from ..summarizer.folder.config import SHORTLIST
 from .labels import binarised
-from .runs import only_warnings
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,7 +52,7 @@ def _make(args: argparse.Namespace) -> None:
         raise InputError(f"--out {path}: is a folder; name a file")
     # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
     from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from .shortlist_learning import Limits, make_shortlist  # isort: skip
+    from ..jobs.shortlist import Limits, make_shortlist  # isort: skip
 
     only_warnings()
     limits = Limits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)

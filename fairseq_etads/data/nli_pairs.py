@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Optional, Tuple
 
-from ..text.files import InputError, name_of, read_lines
+from ..platform.errors import InputError
+from ..text.files import name_of, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 """What a premise says of a hypothesis; a model's classes are in this order."""

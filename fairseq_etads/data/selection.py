@@ -9,9 +9,9 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..selection.files import NOTHING, UNITS, SelectionFile, file_name
-from ..text.files import InputError
+from ..platform.errors import InputError
 from ..text.words import SENTENCE_MARK
+from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0

@@ -11,8 +11,8 @@ from typing import Any, Dict
 
 import numpy as np
 
+from ..platform.errors import InputError
 from ..text.checksums import Checksums
-from ..text.files import InputError
 from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
 

@@ -7,7 +7,7 @@ from typing import Dict
 import torch
 from torch import Tensor
 
-from ..text.files import InputError
+from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
 """Formats of floating-point numbers in a file."""

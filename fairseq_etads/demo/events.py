@@ -6,7 +6,7 @@
   ``copying``, as pairs [token of the document, weight]; None if there is no such thing.
 - ``summary``: the result: ``text``, ``sentences``, ``score`` (None if the summary has no probability), how many of the
   document's words were read (``words_read`` of ``words``), the ``explanation``
-  (:meth:`~fairseq_etads.explain.Explanation.to_dict`), and the path of its ``page``.
+  (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
 - ``problem``: why there is no summary, in ``words``.
 
 Positions are in characters as Python counts them, code points.
@@ -15,11 +15,10 @@ Positions are in characters as Python counts them, code points.
 import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..console import sentence
-from ..explain import Explanation
-from ..explain.explanation import sparse_row
-from ..summarizer import PartialSummary
-from ..text.files import InputError
+from ..platform.console import sentence
+from ..platform.errors import InputError
+from ..summarizer import Explanation, PartialSummary
+from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01

@@ -2,9 +2,9 @@
 
 from typing import Any, Dict, List
 
+from ..platform.errors import InputError
 from ..search import call_options
 from ..search.settings import present_value
-from ..text.files import InputError
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that the page shows at once; the others are behind a click."""

@@ -10,7 +10,7 @@ from typing import Any, List, MutableMapping, Optional, Tuple
 
 from starlette.responses import PlainTextResponse
 
-from ..console import printable
+from ..platform.console import printable
 
 NAMES = ("127.0.0.1", "localhost")
 """Of this computer, as the header Host may have them."""

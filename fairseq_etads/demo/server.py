@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..explain import Explanation
-from ..text.files import InputError
+from ..platform.errors import InputError
+from ..summarizer import Explanation
 from . import form
 from .events import summary_events
 from .local import LocalOnly

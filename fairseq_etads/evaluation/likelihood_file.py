@@ -8,7 +8,7 @@ from typing import Any, List
 
 import numpy as np
 
-from ..text.files import InputError
+from ..platform.errors import InputError
 
 CHECKPOINTS = ("best", "last")
 _FORMAT = "fairseq-etads likelihoods 1"

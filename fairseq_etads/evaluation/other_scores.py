@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .. import __version__
+from ..version import __version__
 from .resampling import bootstrap_intervals
 from .reward_scores import Scored, Scorer, entailment_scorer, rougesal_scorer
 from .rouge import Settings

@@ -13,9 +13,9 @@ from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
-from ..console import USER_ERROR
+from ..data.labels.labels import inverse_frequencies
 from ..data.nli_pairs import NliPair, tabbed_line
-from ..selection.labels import inverse_frequencies
+from ..platform.console import USER_ERROR
 from ..text import files
 from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text

@@ -25,9 +25,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 from tqdm import tqdm
 
-from .. import __version__
-from ..console import leave_signals_to_parent
-from ..processes import process_pool
+from ..platform.console import leave_signals_to_parent
+from ..platform.processes import process_pool
+from ..version import __version__
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences

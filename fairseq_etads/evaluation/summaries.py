@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Sequence
 
-from ..deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, deferred
 from ..text import files
 from ..text.words import SENTENCE_MARK
 

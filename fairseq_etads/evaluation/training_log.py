@@ -7,7 +7,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import DefaultDict, Dict, Iterator, Optional, Tuple
 
-from ..text.files import InputError, name_of, read_lines
+from ..platform.errors import InputError
+from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
 """What the log in a folder of a training may be called: by ``scripts/train.sh``, by ``fairseq-hydra-train``."""

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.precision import at_least_float32
 from .recurrent import take_positions
 
 CLOSED_BOOK = "decoder.closed_book."

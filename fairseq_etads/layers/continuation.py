@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.batch_vocab import BatchVocab
-from .precision import in_float32, keep_float32
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
 """What the three features are worth at first."""

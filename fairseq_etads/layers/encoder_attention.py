@@ -7,14 +7,14 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..attention import at_least_float32, attention_weights
-from ..focus import focus_attention
+from ..attention import attention_weights
+from ..kernels.dropout import dropout
+from ..kernels.focus import focus_attention
+from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from .beam_state import IncrementalState
-from .dropout import dropout
 from .figures import Observed
-from .focus import FocalNetwork
+from .focal_network import FocalNetwork
 from .heads import merge_heads, split_heads
-from .precision import in_float32, keep_float32
 
 
 def attention_dropout(module: MultiheadAttention) -> float:

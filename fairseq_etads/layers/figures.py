@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import attention_weights, gate_logits
-from ..focus import document_positions
+from ..kernels.focus import document_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
 """Names in the log, each a mean over layers and heads.

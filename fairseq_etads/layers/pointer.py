@@ -13,10 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.batch_vocab import BatchVocab
 from .continuation import Continuation, CopyHistory
-from .precision import in_float32, keep_float32
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30

@@ -5,7 +5,8 @@ from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..attention import at_least_float32, log_attention
+from ..attention import log_attention
+from ..kernels.precision import at_least_float32
 from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 
 

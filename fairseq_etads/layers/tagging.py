@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.precision import at_least_float32
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258

@@ -19,10 +19,10 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.linear import product_without_gradient
+from ..kernels.precision import at_least_float32
 from ..vocabulary.embedding import SharedTableOutput
 from ..vocabulary.output import OutputVocabulary
-from .linear import product_without_gradient
 from .pointer import PointerOutput, WordLogProbs
 
 CHUNK_ELEMENTS = 2**22

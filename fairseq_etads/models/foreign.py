@@ -19,9 +19,9 @@ from fairseq.sequence_scorer import SequenceScorer
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from ..systems.convs2s.options import check_padding
 from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
 from .common import SummarizationModel
-from .convs2s_options import check_padding
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")

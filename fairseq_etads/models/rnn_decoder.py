@@ -8,13 +8,8 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import (
-    at_least_float32,
-    combined_log_attention,
-    hierarchical_log_attention,
-    log_attention,
-    temporal_step,
-)
+from ..attention import combined_log_attention, hierarchical_log_attention, log_attention, temporal_step
+from ..kernels.precision import at_least_float32
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
 from ..layers.closed_book import ClosedBookDecoder
 from ..layers.continuation import CopyHistory

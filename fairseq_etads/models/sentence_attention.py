@@ -6,8 +6,9 @@ from typing import Any, Dict, List, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import at_least_float32, inconsistency_loss
-from ..focus import PADDING_SCORE
+from ..attention import inconsistency_loss
+from ..kernels.focus import PADDING_SCORE
+from ..kernels.precision import at_least_float32
 from .common import check_marks
 from .selector import SelectorOutput, SentenceExtractor
 

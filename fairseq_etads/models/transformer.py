@@ -14,9 +14,9 @@ from fairseq.models.transformer import (
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from ..kernels.dropout import use_compact_dropout
+from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
-from ..layers.dropout import use_compact_dropout
-from ..layers.linear import use_training_linear
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer

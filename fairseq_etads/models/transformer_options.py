@@ -14,7 +14,7 @@ from omegaconf import II
 
 from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
-from ..layers.focus import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
+from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from ..layers.pointer import KINDS
 from .common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
 from .transformer_checks import check_inherited

@@ -10,12 +10,12 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
+from ..systems.abs.features import ExtractiveFeatures
 from ..vocabulary.shortlist import Shortlist
 from .blocking import NGramBlocker
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
-from .extractive import ExtractiveFeatures
 from .hypotheses import Finished, Living, Results, take_beams
 from .language_model import LanguageModel
 from .progress import OnStep, Reading, best_so_far

@@ -8,7 +8,7 @@ import argparse
 import difflib
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
-from ..text.files import InputError
+from ..platform.errors import InputError
 from .choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
 
 

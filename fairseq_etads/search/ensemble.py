@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import at_least_float32
+from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection

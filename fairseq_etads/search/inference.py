@@ -17,13 +17,14 @@ from fairseq.modules import LinearizedConvolution
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from .. import compat, kernels
+from ..kernels import cpu as kernels
+from ..kernels.linear import fix_normalised_weights, is_plain_linear, normalised_weights
+from ..kernels.precision import keeps_float32
 from ..layers.encoder_attention import is_fairseqs_attention
 from ..layers.heads import SELF_ATTENTION_INPUTS
-from ..layers.linear import fix_normalised_weights, is_plain_linear, normalised_weights
-from ..layers.precision import keeps_float32
 from ..layers.recurrent import OutputLayer
 from ..layers.transformer import SummaryAttention
+from ..platform import compat
 from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
 from .penalties import check_choice

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from .. import kernels
+from ..kernels import cpu as kernels
 from ..layers.encoder_attention import attention_dropout
 from ..layers.heads import merge_heads, self_attention_inputs, split_heads
 

@@ -7,11 +7,11 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from fairseq import search as fairseq_search
 
 from ..layers.pointer import Selection
+from ..systems.abs.features import parse_weights
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .call_options import DEFAULTS, OPTIONS
 from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
-from .extractive import parse_weights
 from .penalties import Scoring, check_choice, check_types
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))

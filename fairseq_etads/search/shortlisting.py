@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from fairseq import search as fairseq_search
 from torch import Tensor
 
+from ..kernels.linear import is_plain_linear
 from ..layers.capabilities import decoder_capabilities
-from ..layers.linear import is_plain_linear
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.embedding import SharedTableOutput

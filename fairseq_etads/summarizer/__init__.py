@@ -1,13 +1,45 @@
-"""Summaries of raw text by a model folder: the project's face in Python. Begin with :class:`Summarizer`."""
+"""Summaries of raw text by a model folder: the project's face in Python. Begin with :class:`Summarizer`.
+
+Importing this package imports neither torch nor fairseq; :class:`Summarizer` and the classes of its results do when
+they are first used. Explanations (:class:`Explanation`) are data and a page, and need neither.
+"""
 
 import logging
+from typing import TYPE_CHECKING, Any
 
-from .partial import PartialSummary
-from .summarizer import Summarizer
-from .summary import CopiedWord, Summary, Truncation
+from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 
-__all__ = ["CopiedWord", "PartialSummary", "Summarizer", "Summary", "Truncation"]
+if TYPE_CHECKING:
+    from .partial import PartialSummary
+    from .summarizer import Summarizer
+    from .summary import CopiedWord, Summary, Truncation
 
-_logger = logging.getLogger(__name__.split(".")[0])
-if _logger.level == logging.NOTSET:
-    _logger.setLevel(logging.WARNING)  # importing fairseq shows the INFO of all modules
+__all__ = [
+    "CopiedWord",
+    "Explanation",
+    "FocusLayer",
+    "PartialSummary",
+    "SaliencyLayer",
+    "SourceToken",
+    "Summarizer",
+    "Summary",
+    "SummaryToken",
+    "Truncation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import :class:`Summarizer` and its results when they are first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    logger = logging.getLogger(__name__.split(".")[0])
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)  # importing fairseq shows the INFO of all modules
+    from . import partial, summarizer, summary
+
+    found = {
+        "PartialSummary": partial.PartialSummary,
+        "Summarizer": summarizer.Summarizer,
+        **{each: getattr(summary, each) for each in ("CopiedWord", "Summary", "Truncation")},
+    }
+    return found[name]

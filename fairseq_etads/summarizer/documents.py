@@ -11,10 +11,10 @@ import torch
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..folder.loading import LoadedFolder
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.words import SENTENCE_MARK
+from .folder.loading import LoadedFolder
 
 
 class Document(NamedTuple):

@@ -7,14 +7,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..explain import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
-from ..explain.explanation import Matrix, Row
 from ..layers.figures import AttentionRecord, record
 from ..layers.pointer import PointerOutput
+from ..platform.errors import InputError
 from ..search.inference import structural_copy
-from ..text.files import InputError
 from ..vocabulary.dictionary import known_words
+from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .documents import Batch, Document, TextProcessing
+from .explanation import Matrix, Row
 
 _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 

@@ -7,19 +7,19 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from ..explain import Explanation
-from ..folder.config import find_folder
-from ..folder.loading import load_folder
 from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
+from ..platform.errors import InputError
 from ..search import call_options
 from ..search.encoded import EncodedBatch
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
-from ..text.files import InputError
+from . import Explanation
 from .batching import batches, parts
 from .documents import Batch, Document, TextProcessing
 from .explaining import Explainer, Written
+from .folder.config import find_folder
+from .folder.loading import load_folder
 from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, Optional, Tuple
 
-from ..explain import Explanation
 from ..text.words import SENTENCE_MARK
+from . import Explanation
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, Tuple
 
-from .files import InputError
+from ..platform.errors import InputError
 
 NAME = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator, Optional
 
+from ..platform.errors import InputError
 from .compression import DECOMPRESSORS, open_compressed
 
 STANDARD_INPUT = "-"
@@ -16,10 +17,6 @@ ESCAPE_INVALID = "surrogateescape"
 
 _read_input: Any = None
 """The standard input that has been read: there is nothing more to read in it."""
-
-
-class InputError(ValueError):
-    """A mistake in the input or the options that the user can correct; commands show it as one line."""
 
 
 def name_of(path: Path) -> str:

@@ -11,7 +11,7 @@ import functools
 import re
 from typing import Any, Dict, Iterator, List
 
-from ..deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
 """Stands between the sentences of a line: in raw text, among tokens and in summaries."""

@@ -5,10 +5,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.compression import DECOMPRESSORS
-from fairseq_etads.text.files import ESCAPE_INVALID, InputError, is_utf8, read_lines
+from fairseq_etads.text.documents import BadDocument, Document
+from fairseq_etads.text.files import ESCAPE_INVALID, is_utf8, read_lines
 
-from ..documents import BadDocument, Document
 from .shares import Shares
 
 

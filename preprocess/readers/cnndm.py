@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.documents import Document, Unfit
 
-from ..documents import Document, Unfit
 from .base import Reader, existing, first_existing
 
 LISTS = {

@@ -8,10 +8,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import TreebankWords, split_sentences
 
-from ..documents import BadDocument, Document
 from .base import add_keep_original, existing, first_existing
 from .gigaword import further_references
 from .parallel import LineReader

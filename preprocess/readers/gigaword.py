@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import ClassVar, Dict, FrozenSet, List, Optional
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.documents import Document, Unfit
 
-from ..documents import Document, Unfit
-from ..files import SPLITS
 from .base import add_keep_original, existing, first_existing
 from .parallel import Item, LineReader
 

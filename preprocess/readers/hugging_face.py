@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.csv_rows import COLUMNS
 
-from ..files import SPLITS
 from .shares import DEFAULT_SHARES, parse_shares
-from .tables import COLUMNS, Item, Table
+from .tables import Item, Table
 
 SPLIT_NAMES = {
     "train": "train",

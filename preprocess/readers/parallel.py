@@ -5,11 +5,12 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
-from fairseq_etads.text.files import InputError, name_of
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.documents import Document
+from fairseq_etads.text.files import name_of
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from ..documents import Document
-from ..files import SPLITS
 from .base import Reader, existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from fairseq_etads.text.files import InputError
-
-from ..documents import Document
-from ..files import SPLITS
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.documents import Document
 
 DEFAULT_SHARES = "90/5/5"
 

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import split_sentences
 
-from ..documents import BadDocument, Document
 from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")

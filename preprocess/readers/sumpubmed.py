@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.documents import BadDocument, Document, Unfit
 
-from ..documents import BadDocument, Document, Unfit
-from ..files import SPLITS
 from .base import Reader, existing
 from .tables import Table, find_jsonl, jsonl_options
 

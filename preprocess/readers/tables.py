@@ -5,28 +5,15 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.compression import DECOMPRESSORS
-from fairseq_etads.text.files import STANDARD_INPUT, InputError, name_of, open_binary
+from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
+from fairseq_etads.text.documents import BadDocument, Document, Unfit
+from fairseq_etads.text.files import STANDARD_INPUT, name_of, open_binary
 
-from ..documents import BadDocument, Document, Unfit
-from ..files import SPLITS
 from .base import Reader, existing, first_existing
-from .csv_rows import DELIMITERS, parse_delimiter, read_rows
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
-
-COLUMNS = (
-    ("article", "highlights"),
-    ("article", "abstract"),
-    ("document", "summary"),
-    ("dialogue", "summary"),
-    ("text", "summary"),
-    ("source", "target"),
-    ("src", "tgt"),
-    ("report", "summary"),
-    ("text", "headline"),
-    ("document", "title"),
-)
-"""Pairs of column names, those of Hugging Face's data sets among them; the first that a table has is taken."""
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}

@@ -56,7 +56,7 @@ def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "__init__.py").write_text(
         "from fairseq.sequence_generator import SequenceGenerator\n"
-        "from fairseq_etads.task import SummarizationTask\n"
+        "from fairseq_etads.training.task import SummarizationTask\n"
         "build = SummarizationTask.build_generator\n"
         "def plain(self, models, args, seq_gen_cls=None, **kwargs):\n"
         "    return build(self, models, args, seq_gen_cls=SequenceGenerator, **kwargs)\n"

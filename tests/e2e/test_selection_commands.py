@@ -10,8 +10,8 @@ from helpers import run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.commands.label_making import open_task
-from fairseq_etads.trained_rewards import Tagger
+from fairseq_etads.jobs.labels import open_task
+from fairseq_etads.systems.rewards.trained import Tagger
 
 TRAIN = [
     *(

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_etads.focus import EXACT_COLUMNS, FOCUS_FORMS, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, focal_bias, focus_attention
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

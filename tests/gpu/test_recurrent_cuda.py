@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import PAD, RECURRENT, make_batch, make_model, make_task
 
-from fairseq_etads.optim import LazyAdadelta
+from fairseq_etads.training.lazy_optimisers import LazyAdadelta
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 DOCUMENTS = [[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []]

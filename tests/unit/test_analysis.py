@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_etads.commands.analyse import main
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.evaluation.analysis import (
     TENTHS,
@@ -18,7 +19,6 @@ from fairseq_etads.evaluation.analysis import (
     lead_words,
     repeated_ngrams,
 )
-from fairseq_etads.evaluation.analysis_command import main
 
 SENTENCES = st.lists(st.lists(st.sampled_from("abcd"), max_size=5), max_size=4)
 

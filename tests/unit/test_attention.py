@@ -8,8 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import saliency_attention
-from fairseq_etads.focus import FOCUS_FORMS, SCOPE_FLOOR, document_positions, focal_bias, focus_attention
-from fairseq_etads.layers.focus import FocalNetwork
+from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, document_positions, focal_bias, focus_attention
+from fairseq_etads.layers.focal_network import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
 HEADS, WIDTH = 3, 8
@@ -73,7 +73,7 @@ def test_positions_count_real_tokens_from_either_side(left):
 @pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("left", [False, True])
 def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch):
-    monkeypatch.setattr("fairseq_etads.focus.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)  # blocks of 5, 5 and 2 queries
+    monkeypatch.setattr("fairseq_etads.kernels.focus.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)  # blocks of 5, 5 and 2 queries
     inputs, mask = random_inputs(left=left)
     weight = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     weight = weight * (~mask)[:, None, :, None]

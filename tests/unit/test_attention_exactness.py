@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads import focus_columns
 from fairseq_etads.attention import hierarchical_attention
-from fairseq_etads.focus import document_positions, focal_bias, focus_attention
+from fairseq_etads.kernels import focus_columns
+from fairseq_etads.kernels.focus import document_positions, focal_bias, focus_attention
 
 
 def random_inputs(length, scope, width=16, dtype=torch.float32):

@@ -12,9 +12,9 @@ from seeds import shifted
 from test_criterions import criterion, make_sample
 from test_optim import OPTIONS
 
-from fairseq_etads.auxiliary import PairBatches, Rhythm
 from fairseq_etads.layers.pair_classifier import PairClassifier
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.entailment.auxiliary import PairBatches, Rhythm
 
 AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}
 AUXILIARY.update(auxiliary_words="spaces", seed=shifted(1), clip_norm=5.0)

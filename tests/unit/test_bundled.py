@@ -9,9 +9,9 @@ import pytest
 from helpers import run_command
 
 from fairseq_etads import Summarizer
-from fairseq_etads.folder import config
-from fairseq_etads.folder.config import find_folder
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder import config
+from fairseq_etads.summarizer.folder.config import find_folder
 
 ROOT = Path(__file__).parents[2]
 DEBIAN = config.BUNDLED / "debian"
@@ -72,7 +72,7 @@ def test_it_summarises_what_it_has_never_seen(debian):
 
 
 def test_the_command_knows_it(elsewhere):
-    command = [sys.executable, "-m", "etads_preprocess.summarize_command", "debian", "-", "--output", "out.jsonl"]
+    command = [sys.executable, "-m", "fairseq_etads.commands.summarize", "debian", "-", "--output", "out.jsonl"]
     done = run_command(command, input=TEXT + "\n", cwd=elsewhere)
     record = json.loads((elsewhere / "out.jsonl").read_text(encoding="utf-8"))
     assert record["summary"] and "1 documents" in done.stdout

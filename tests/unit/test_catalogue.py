@@ -6,8 +6,8 @@ from argparse import Namespace
 import pytest
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from fairseq_etads.commands.architectures import PRESETS, architecture_config, count_parameters
-from fairseq_etads.commands.catalogue import main
+from fairseq_etads.commands.models import main
+from fairseq_etads.jobs.architectures import PRESETS, architecture_config, count_parameters
 
 V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases

@@ -10,8 +10,8 @@ from helpers import SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 from steps import make_criterion, steps_task
 
-from fairseq_etads.checks import _changes, _defaults, check_decoding
-from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.training.checks import _changes, _defaults, check_decoding
+from fairseq_etads.training.options import SummarizationConfig
 
 CRITERION_CASES = [
     ({}, {"coverage_loss_start": 5}, "--coverage-loss-start 5 has no effect without --coverage-loss"),

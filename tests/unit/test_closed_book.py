@@ -9,7 +9,7 @@ from helpers import EOS, PAD, make_batch
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
 from seeds import shifted
 
-from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.training.nll import SummarizationNLL
 
 TASK = recurrent_task()
 ARCHS = ("pg_coverage", "pointer_generator_coverage")

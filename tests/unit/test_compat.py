@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import iterators
 from fairseq.file_io import PathManager
 
-from fairseq_etads import compat
+from fairseq_etads.platform import compat
 
 HISTORY = {"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}
 EXTRA = {"train_iterator": {"epoch": 1}}

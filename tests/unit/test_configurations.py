@@ -11,10 +11,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_etads.commands.architectures import PRESETS
-from fairseq_etads.commands.catalogue import main
-from fairseq_etads.commands.configurations import write_configurations
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.commands.models import main
+from fairseq_etads.jobs.architectures import PRESETS
+from fairseq_etads.jobs.configurations import write_configurations
+from fairseq_etads.training.task import SummarizationTask
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.console import errors_in_one_line, run
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.console import errors_in_one_line, run
+from fairseq_etads.platform.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = dict(re.findall(r'"(etads-\w+)=([\w.]+:\w+)"', (ROOT / "setup.py").read_text()))
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
 
 
 def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path):
-    code = INTERRUPT.replace("WHEN_IMPORTED", '("fairseq_etads.console",)')
+    code = INTERRUPT.replace("WHEN_IMPORTED", '("fairseq_etads.platform.console",)')
     result = subprocess.run(command_line(code, "etads-rouge", "a", "b"), cwd=tmp_path, capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (130, "")
 
@@ -166,7 +166,7 @@ POOLS = {
 def test_processes_end_with_the_command(number, status, pool, tmp_path):
     """A terminal sends Ctrl-C to all of them, ``kill`` a signal to the first alone; either way none is left."""
     code = f"import sys; sys.argv[0] = 'etads-rouge'\n{POOLS[pool]}"
-    code += "from fairseq_etads.console import run\nsys.argv[0] = 'a'; sys.exit(run('etads-x', work))"
+    code += "from fairseq_etads.platform.console import run\nsys.argv[0] = 'a'; sys.exit(run('etads-x', work))"
     path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     errors = tmp_path / "errors"
     with open(errors, "w") as file:
@@ -222,7 +222,7 @@ def test_other_errors_are_not_hidden():
 
 
 def test_a_reader_that_leaves_hears_nothing():
-    code = "import sys; sys.argv[0] = 'etads-rouge'\nfrom fairseq_etads.console import run\n"
+    code = "import sys; sys.argv[0] = 'etads-rouge'\nfrom fairseq_etads.platform.console import run\n"
     code += "sys.exit(run('etads-x', lambda: print('x' * 10)))"
     reader, writer = os.pipe()
     os.close(reader)

@@ -12,10 +12,10 @@ from fairseq.models.fconv import FConvModel
 from helpers import EOS, PAD, make_batch, make_model, model_config
 from omegaconf import OmegaConf
 
-from fairseq_etads.commands.architectures import PRESETS, count_parameters
-from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.jobs.architectures import PRESETS, count_parameters
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.models.convs2s_options import parse_attention, parse_convolutions
+from fairseq_etads.systems.convs2s.options import parse_attention, parse_convolutions
+from fairseq_etads.training.nll import SummarizationNLL
 
 CLOSE = {"rtol": 1e-5, "atol": 5e-5}
 """Attention is sharp here: its result is multiplied by the root of the document's length, in each layer."""

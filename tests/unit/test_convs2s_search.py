@@ -14,14 +14,14 @@ from omegaconf import OmegaConf
 from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads import Summarizer
-from fairseq_etads.folder.loading import load_folder
-from fairseq_etads.folder.model_options import check
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.kernels import can_pack_weights
+from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.models.foreign import hide_unknown_words
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.products import WideLinear
-from fairseq_etads.text.files import InputError
+from fairseq_etads.summarizer.folder.loading import load_folder
+from fairseq_etads.summarizer.folder.model_options import check
 
 KIND = pytest.mark.parametrize("kind", sorted(KINDS))
 TEXTS = [document for document in DOCUMENTS if document]

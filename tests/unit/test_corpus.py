@@ -9,12 +9,12 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
 from etads_preprocess.corpus import main
-from etads_preprocess.documents import Document, LineOptions, make_lines
 from etads_preprocess.processes import ordered_map
 from hypothesis import HealthCheck, given, settings
 from test_readers import lines, refused, run
 
 from fairseq_etads.text.cleaning import clean
+from fairseq_etads.text.documents import Document, LineOptions, make_lines
 from fairseq_etads.text.files import read_lines
 
 TEXT = st.text(st.characters(codec=None), max_size=40)

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from fairseq_etads.commands.plot import main, short_names
 from fairseq_etads.evaluation import curves
-from fairseq_etads.evaluation.curves_command import main, short_names
 from fairseq_etads.evaluation.training_log import TrainingLog, find_log, read_log
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
 
 STAMP = "2026-11-22 07:32:39 | INFO | {} | "
 HYDRA = "[2026-11-22 07:32:39,123][{}][INFO] - "

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairseq_etads.deferred import deferred
+from fairseq_etads.platform.deferred import deferred
 
 MODULES = ("wave", "xml", "xml.dom", "xml.dom.minidom", "colorsys")
 """Small modules of Python, in place of large ones."""

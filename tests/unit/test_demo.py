@@ -20,8 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of the client: newer ones o
 from demo_server import TEXT, ask, client, demo, summarizer, told  # noqa: E402, F401  # fixtures among them
 
 from fairseq_etads.demo import events, form  # noqa: E402
+from fairseq_etads.platform.errors import InputError  # noqa: E402
 from fairseq_etads.search import call_options  # noqa: E402
-from fairseq_etads.text.files import InputError  # noqa: E402
 
 
 def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):

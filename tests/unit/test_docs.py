@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 
-from fairseq_etads.options import SummarizationConfig
+from fairseq_etads.training.options import SummarizationConfig
 
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
 """Where the paths in the pages may begin, besides the folders that the same line names."""

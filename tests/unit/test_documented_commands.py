@@ -25,9 +25,10 @@ from documented import (
     spans,
     variants,
 )
-from etads_preprocess import new_documents
 from fairseq import options, utils
 from hydra._internal.utils import get_args_parser
+
+from fairseq_etads.text import records as new_documents
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")

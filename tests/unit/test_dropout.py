@@ -11,8 +11,8 @@ from helpers import PAD, SMALL, make_batch, make_model, make_task
 from recurrent import inputs, recurrent
 
 from fairseq_etads.attention import saliency_attention
-from fairseq_etads.focus import focus_attention
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels.focus import focus_attention
 from fairseq_etads.layers.aggregation import Aggregation
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention

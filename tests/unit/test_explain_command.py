@@ -6,10 +6,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from etads_preprocess.explain_command import main
 from folders import make_folder
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands.explain import main
 from fairseq_etads.text import files
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w20 <b>w21</b>"]

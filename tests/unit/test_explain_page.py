@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 from explanations import HOSTILE, made_up
 
-from fairseq_etads.explain import Explanation
-from fairseq_etads.explain.page import embedded, escaped, frame, index, page
+from fairseq_etads.summarizer import Explanation
+from fairseq_etads.summarizer.explanation_page import embedded, escaped, frame, index, page
 
 WORDS = ["The", "Zebra", "saw", "a", "yak", ",", "and", "the", "yak", "saw", "it", "."]
 

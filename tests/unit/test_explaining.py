@@ -13,8 +13,8 @@ import torch
 from folders import make_folder
 
 from fairseq_etads import Explanation, Summarizer
-from fairseq_etads.explain import SummaryToken
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer import SummaryToken
 
 TEXT = "W5 w6 w7 Zebra yak w20 w21 w22 w23 w5 w6 w7"
 RUNS = [

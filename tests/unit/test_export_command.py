@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from etads_preprocess.export_command import main
 from folders import make_run
 
-from fairseq_etads.folder.config import read_config
-from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.commands.export import main
+from fairseq_etads.summarizer.folder.config import read_config
+from fairseq_etads.summarizer.folder.loading import load_folder
 
 SCORES = {
     "scores": {"rouge1": {"f1": 34.61, "precision": 40.4, "recall": 31.67, "f1_interval": [32.84, 36.59]}},

@@ -14,7 +14,7 @@ from scripted import scripted_model
 from shortlists import make_shortlist, random_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.extractive import NO_WORD, ExtractiveFeatures, count_features
+from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features
 
 V, UNK = 44, 3
 TASK = make_task(tail=30)

@@ -9,11 +9,11 @@ from folders import make_run
 from helpers import make_batch, make_task
 from test_pointer_extractor import DOCUMENTS, LEARNER, MARK, build, learnt, make_sample
 
-from fairseq_etads.rewriting import criterion as criterion_module
-from fairseq_etads.rewriting.abstractor import Abstractor
-from fairseq_etads.rewriting.criterion import ExtractorRL
-from fairseq_etads.rewriting.returns import discounted, standardised, step_rewards
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.rewriting import criterion as criterion_module
+from fairseq_etads.systems.rewriting.abstractor import Abstractor
+from fairseq_etads.systems.rewriting.criterion import ExtractorRL
+from fairseq_etads.systems.rewriting.returns import discounted, standardised, step_rewards
 
 
 def test_rewards_and_returns_by_hand():

@@ -7,11 +7,11 @@ from collections import Counter
 import corpora
 import pytest
 from etads_preprocess.factors import idf_bin, join_words
-from etads_preprocess.settings import Settings
 from fairseq.data import Dictionary, indexed_dataset
 from preparation import lines, prepare
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.data.preparation import Settings
+from fairseq_etads.platform.errors import InputError
 
 SPLITS = ("train", "valid", "test")
 CASES = [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]

@@ -53,7 +53,7 @@ def watcher(command=TRAIN, **options):
             "argument --arch/-a: invalid choice: 'etadz'; etads-models lists the architectures",
         ),
         (TRACEBACK.format("ValueError: --focus-layers 9: choose"), 1, "--focus-layers 9: choose"),
-        (TRACEBACK.format("fairseq_etads.compat.UnsafeCheckpointError: a.pt: refused"), 1, "a.pt: refused"),
+        (TRACEBACK.format("fairseq_etads.platform.compat.UnsafeCheckpointError: a.pt: refused"), 1, "a.pt: refused"),
         (
             TRACEBACK.format("RuntimeError: Error(s) in loading:\n\tsize mismatch"),
             1,
@@ -147,7 +147,7 @@ def test_every_kind_of_warning_is_shown_once():
         watch.read(
             stamp(f"gradient overflow detected, setting loss scale to: {number}.0", "WARNING", "fairseq.trainer")
         )
-    watch.read("WARNING:fairseq_etads.task:7 words cannot be copied")
+    watch.read("WARNING:fairseq_etads.training.task:7 words cannot be copied")
     watch.read(stamp("ran out of memory in forward pass, skipping batch", "WARNING", "fairseq.trainer"))
     assert said[:2] == [
         "warning: gradient overflow detected, setting loss scale to: 3.0",
@@ -169,7 +169,7 @@ def test_validation_is_shown_with_its_scores():
     watch, said, _ = watcher()
     text = "epoch 002 | valid on 'valid' subset | loss 5.5 | ppl 46.67 | rouge2 11 | num_updates 80 | best_loss 5.4"
     watch.read(stamp(text, module="valid"))
-    watch.read(stamp("validation sample 0 summary:   a cat", module="fairseq_etads.evaluation.validation.samples"))
+    watch.read(stamp("validation sample 0 summary:   a cat", module="fairseq_etads.training.validation.samples"))
     assert said == [
         "validated after step 80: loss 5.5, ppl 46.67, rouge2 11, best loss 5.4",
         "validation sample 0 summary:   a cat",

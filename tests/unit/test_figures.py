@@ -8,9 +8,9 @@ from helpers import make_batch, make_model, make_task
 from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
-from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.layers.figures import FIGURES, AttentionFigures, GateInputs, Observed, observe
 from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
+from fairseq_etads.training.nll import SummarizationNLL
 
 FOCUS = ("focus_distance", "focus_scope", "focus_share")
 

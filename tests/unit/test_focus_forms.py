@@ -4,8 +4,8 @@ import pytest
 import torch
 from test_attention import LargestTensor
 
-from fairseq_etads import focus
-from fairseq_etads.focus import FOCUS_FORMS, LONGEST_BIAS, focal_bias, focus_attention, focus_form
+from fairseq_etads.kernels import focus
+from fairseq_etads.kernels.focus import FOCUS_FORMS, LONGEST_BIAS, focal_bias, focus_attention, focus_form
 
 AMPERE, VOLTA = (8, 0), (7, 0)
 CUDA_LONG = (("cuda", torch.float32, AMPERE, LONGEST_BIAS + 1), "blocks")

@@ -11,13 +11,13 @@ from folders import DECODING, make_folder, make_run
 from helpers import make_task
 from safetensors.torch import load_file, save_file
 
-from fairseq_etads.folder import config as folder_config
-from fairseq_etads.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
-from fairseq_etads.folder.export import Source, export
-from fairseq_etads.folder.loading import load_folder
-from fairseq_etads.folder.weights import stored_form
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder import config as folder_config
+from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
+from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.loading import load_folder
+from fairseq_etads.summarizer.folder.weights import stored_form
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
-from fairseq_etads.text.files import InputError
 from fairseq_etads.vocabulary.dictionary import known_words
 
 

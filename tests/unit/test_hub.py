@@ -12,8 +12,8 @@ from helpers import make_task
 from omegaconf import OmegaConf
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.settings import SearchSettings
+from fairseq_etads.training.options import SummarizationConfig
 
 TEXTS = ["w1 w2 w3 rare7", "w9 w8", "w5 w6 w7 w20 w21 w22 w23"]
 

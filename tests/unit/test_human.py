@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_etads.commands.human import main
 from fairseq_etads.evaluation.human import (
     CRITERIA,
     Rating,
@@ -22,7 +23,6 @@ from fairseq_etads.evaluation.human import (
     make_key,
     read_sheet,
 )
-from fairseq_etads.evaluation.human_command import main
 
 SYSTEMS = ["basic", "etads", "lead"]
 

@@ -12,10 +12,10 @@ from helpers import make_batch, make_model
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.kernels import can_pack_weights
+from fairseq_etads.kernels.cpu import can_pack_weights
+from fairseq_etads.kernels.precision import keep_float32
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.heads import SELF_ATTENTION_INPUTS
-from fairseq_etads.layers.precision import keep_float32
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.search.inference import InferenceModel
 
@@ -147,7 +147,7 @@ def test_half_precision_models_generate_in_theirs(documents):
 
 
 def test_without_packed_products_it_works_as_well(monkeypatch, documents):
-    monkeypatch.setattr("fairseq_etads.kernels.can_pack_weights", lambda dtype: False)
+    monkeypatch.setattr("fairseq_etads.kernels.cpu.can_pack_weights", lambda dtype: False)
     settings = {"beam_size": 3, "max_len_b": 8}
     want = generate(SequenceGenerator, [sharpened()], make_sample(documents), settings)
     for infer_dtype in (None, "bf16"):

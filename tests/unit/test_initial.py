@@ -8,8 +8,8 @@ from helpers import SMALL, make_model, model_config
 from steps import steps_task
 from test_foreign import foreign_model
 
-from fairseq_etads.compat import UnsafeCheckpointError
 from fairseq_etads.models.initial import is_first_launch, load_initial_weights
+from fairseq_etads.platform.compat import UnsafeCheckpointError
 
 
 def save(model, path, task=None, **changes):

@@ -8,8 +8,8 @@ import torch
 from decoding import DICTIONARY, make_sample, sharpened
 from scripted import scripted_model
 
-from fairseq_etads import kernels
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.search import inference
 from fairseq_etads.search.products import Int8Linear, WideLinear
 

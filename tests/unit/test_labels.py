@@ -6,7 +6,7 @@ import pytest
 import reference_selection as reference
 from rouge_score.rouge_scorer import _summary_level_lcs
 
-from fairseq_etads.selection.labels import (
+from fairseq_etads.data.labels.labels import (
     copy_labels,
     greedy_extract,
     inverse_frequencies,
@@ -14,8 +14,8 @@ from fairseq_etads.selection.labels import (
     match_sentences,
     selection_targets,
 )
-from fairseq_etads.selection.overlap import SummaryRecall, lcs_length
-from fairseq_etads.selection.texts import Text, summary_sentences
+from fairseq_etads.data.labels.overlap import SummaryRecall, lcs_length
+from fairseq_etads.data.labels.texts import Text, summary_sentences
 
 
 def texts(seed, count, longest=7, words="abcde"):

@@ -7,9 +7,9 @@ import pytest
 from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
-from fairseq_etads.selection.files import SelectionFile, source_hash, write_rows
-from fairseq_etads.selection.labels import greedy_extract, match_sentences, selection_targets
-from fairseq_etads.text.files import InputError
+from fairseq_etads.data.labels.files import SelectionFile, source_hash, write_rows
+from fairseq_etads.data.labels.labels import greedy_extract, match_sentences, selection_targets
+from fairseq_etads.platform.errors import InputError
 
 TRAIN = [
     ("the c@@ at sat <q> a dog ran <q> it rain@@ ed", "the c@@ at <q> it rain@@ ed"),

@@ -10,10 +10,11 @@ from folders import make_run
 from helpers import make_task
 from seeds import shifted
 
-from fairseq_etads.commands import likelihood, reference_likelihood
-from fairseq_etads.evaluation import compare_command
+from fairseq_etads.commands import compare as compare_command
+from fairseq_etads.commands import likelihood
 from fairseq_etads.evaluation.likelihood_file import likelihood_file, read_likelihoods
 from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings
+from fairseq_etads.jobs import likelihood as reference_likelihood
 from fairseq_etads.vocabulary.dictionary import known_words
 
 V = known_words(make_task(tail=12).target_dictionary)

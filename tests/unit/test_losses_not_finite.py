@@ -7,7 +7,7 @@ import torch
 from helpers import make_task
 from test_criterions import build, criterion, make_sample
 
-from fairseq_etads.criterions import LARGEST_LOSS, NonFiniteLossError
+from fairseq_etads.training.nll import LARGEST_LOSS, NonFiniteLossError
 
 
 def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():

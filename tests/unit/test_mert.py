@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fairseq_etads.tuning.mert import NBest, best_weights, climb, line_search, mean_score, upper_envelope
+from fairseq_etads.jobs.tuning.mert import NBest, best_weights, climb, line_search, mean_score, upper_envelope
 
 
 def random_lists(seed, documents=6, size=8, features=5):

@@ -11,9 +11,9 @@ from reference_muon import muon, nearest_orthogonal, polynomial_orthogonal
 from steps import make_criterion, make_sample
 from torch import nn
 
-from fairseq_etads import muon as module
-from fairseq_etads.layers.linear import is_matrix, mark_matrices
-from fairseq_etads.muon import Muon, orthogonalised
+from fairseq_etads.kernels.linear import is_matrix, mark_matrices
+from fairseq_etads.training import muon as module
+from fairseq_etads.training.muon import Muon, orthogonalised
 
 OPTIONS = Namespace(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, muon_momentum=0.9)
 

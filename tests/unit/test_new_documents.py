@@ -6,7 +6,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from etads_preprocess.new_documents import main
+
+from fairseq_etads.text.records import main
 
 
 @pytest.fixture

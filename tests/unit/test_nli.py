@@ -9,9 +9,9 @@ import torch
 from fairseq.data import Dictionary
 from seeds import shifted
 
-from fairseq_etads.layers.decomposable import DecomposableAttention
-from fairseq_etads.models.nli import EntailmentScorer, NliConfig, write_config, write_model
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.entailment.decomposable import DecomposableAttention
+from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
 CONFIG = NliConfig(embed_dim=5, width=6)
 WORDS = [f"w{number}" for number in range(12)]
@@ -73,7 +73,7 @@ def test_padding_on_the_left_changes_nothing(scorer):
 def test_more_pairs_than_fit_a_batch_keep_their_order(scorer, monkeypatch):
     premises, hypotheses = random_pairs(60)
     expected = scorer.score(premises, hypotheses)
-    monkeypatch.setattr("fairseq_etads.models.nli.AT_ONCE", 7)
+    monkeypatch.setattr("fairseq_etads.systems.entailment.model.AT_ONCE", 7)
     torch.testing.assert_close(scorer.score(premises, hypotheses), expected)
     assert scorer.score([], []).shape == (0,)
 

@@ -8,12 +8,12 @@ import pytest
 from safetensors.torch import load_file
 from seeds import shifted
 
-from fairseq_etads.commands import nli_training
 from fairseq_etads.commands.nli import main
-from fairseq_etads.commands.nli_synthesis import SHORTEST, Reference, Synthesis, kind_of, part_of, read_references
 from fairseq_etads.data.nli_pairs import NliPair, read_pairs, tabbed_line
-from fairseq_etads.models.nli import EntailmentScorer
-from fairseq_etads.text.files import InputError
+from fairseq_etads.jobs import nli_training
+from fairseq_etads.jobs.nli_synthesis import SHORTEST, Reference, Synthesis, kind_of, part_of, read_references
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.entailment.model import EntailmentScorer
 
 SMALL = ["--embed-dim", "48", "--width", "128", "--dropout", "0", "--batch-size", "16", "--device", "cpu"]
 TINY = ["--embed-dim", "4", "--width", "5", "--batch-size", "300"]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, read_pairs, tabbed_line
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
 
 
 def published(label, premise="A man sleeps.", **more):

@@ -13,10 +13,10 @@ from shortlists import make_shortlist
 from test_task import make_dataset
 
 from fairseq_etads import Summarizer
-from fairseq_etads.criterions import SummarizationNLL
-from fairseq_etads.folder.loading import load_folder
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.summarizer.folder.loading import load_folder
+from fairseq_etads.training.nll import SummarizationNLL
 
 BOS, UNK = 0, 3
 KIND = pytest.mark.parametrize("kind", sorted(KINDS))

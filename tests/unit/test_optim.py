@@ -13,7 +13,7 @@ from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 from torch import nn
 
-from fairseq_etads.optim import LazyAdadelta, LazyAdagrad, LazyAdam
+from fairseq_etads.training.lazy_optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
 from fairseq_etads.vocabulary.embedding import mark_lookup_table, wants_sparse_gradient
 
 OPTIONS = Namespace(

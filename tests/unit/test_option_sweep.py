@@ -12,8 +12,10 @@ from helpers import RECURRENT, SMALL, model_config
 from omegaconf import open_dict
 from steps import make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models import convs2s_options, nnlm_options, rnn, transformer_options
-from fairseq_etads.text.files import InputError
+from fairseq_etads.models import rnn, transformer_options
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.abs import options as nnlm_options
+from fairseq_etads.systems.convs2s import options as convs2s_options
 
 AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
 APART = {"share_all_embeddings": False}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairseq_etads.commands.compare import main as compare_main
+from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import other_scores
-from fairseq_etads.evaluation.command import main
-from fairseq_etads.evaluation.compare_command import main as compare_main
 from fairseq_etads.evaluation.rouge import Settings
 
 HYPOTHESES = ["the auto runs . <q> it stops .", "", "a cat", "dogs sleep"]

@@ -12,9 +12,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.task import SummarizationTask
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 

@@ -11,8 +11,8 @@ from helpers import make_model, make_task
 from omegaconf import OmegaConf
 from test_criterions import criterion, make_sample
 
-from fairseq_etads.compat import skips_overflows
-from fairseq_etads.criterions import LARGEST_LOSS, NonFiniteLossError
+from fairseq_etads.platform.compat import skips_overflows
+from fairseq_etads.training.nll import LARGEST_LOSS, NonFiniteLossError
 
 OPTIMIZERS = {"plain": FP16Optimizer, "memory-efficient": MemoryEfficientFP16Optimizer}
 

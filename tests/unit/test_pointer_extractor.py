@@ -11,11 +11,11 @@ from omegaconf import OmegaConf
 from reference_rewrite import pointer_scores, read_both_ways, sentence_vector
 from selection_data import write_data
 
+from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.data.selection import SentenceOrder
-from fairseq_etads.layers.pointer_network import taken_before
-from fairseq_etads.selection.files import source_hash, write_rows
-from fairseq_etads.selection_criterion import only_first_sentences
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.rewriting.pointer_network import taken_before
+from fairseq_etads.training.selection import only_first_sentences
 
 MARK = 43
 SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}

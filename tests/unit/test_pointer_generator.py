@@ -12,11 +12,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
 from recurrent import DOCUMENTS, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.commands.architectures import count_parameters
-from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.jobs.architectures import count_parameters
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
 from fairseq_etads.models.rnn_initial import SEES_RANGE, SEES_STD
-from fairseq_etads.optim import LazyAdagrad
+from fairseq_etads.training.lazy_optimisers import LazyAdagrad
+from fairseq_etads.training.nll import SummarizationNLL
 
 PLAIN = 21_499_600
 """The number in See et al.'s section 5, at 50,000 words: the model without a pointer."""

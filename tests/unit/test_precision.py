@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fairseq_etads.attention import attention_weights, saliency_attention
-from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.kernels.precision import in_float32
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.layers.pointer import Pointer
-from fairseq_etads.layers.precision import in_float32
 from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.training.nll import SummarizationNLL
 from fairseq_etads.vocabulary.batch_vocab import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]

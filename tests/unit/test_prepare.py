@@ -9,11 +9,11 @@ from etads_preprocess import encode
 from etads_preprocess.prepare import main
 from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
-from etads_preprocess.settings import Settings, command_line
 from fairseq.data import Dictionary
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.data.preparation import Settings, command_line
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
 

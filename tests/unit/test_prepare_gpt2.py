@@ -6,14 +6,14 @@ from argparse import Namespace
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
 from etads_preprocess.given import _byte_symbols, check_gpt2_files
-from etads_preprocess.prepare import main, prepared_options
-from etads_preprocess.settings import Settings
+from etads_preprocess.prepare import main
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from preparation import lines, make_text  # noqa: F401  # a fixture
 
 import fairseq_etads.plugin  # noqa: F401
-from fairseq_etads.text.files import InputError
+from fairseq_etads.data.preparation import Settings, prepared_options
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
 
 LINE = "The  “naïve” Cat &\tDOG didn't do it — twice,\u00a0😀 100%; <unk> i.e. (sic) …"

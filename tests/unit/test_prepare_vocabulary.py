@@ -6,10 +6,10 @@ from collections import Counter
 import corpora
 import pytest
 from etads_preprocess.prepare import main, prepare
-from etads_preprocess.settings import Settings
 from etads_preprocess.unknown_words import vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
 
+from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
 

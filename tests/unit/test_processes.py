@@ -9,8 +9,8 @@ import pytest
 from etads_preprocess.processes import ordered_map
 from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
 
-from fairseq_etads.processes import process_pool
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.processes import process_pool
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,6 @@ from etads_preprocess import debian
 from etads_preprocess.corpus import main
 from etads_preprocess.debian_index import decode, parse_stanzas, split_description
 from etads_preprocess.factors import FactorValues
-from etads_preprocess.prepare import _settings_of
-from etads_preprocess.settings import Settings
 from generated import (
     CELL,
     COMPRESSORS,
@@ -41,8 +39,9 @@ from generated import (
 from hypothesis import given
 
 from fairseq_etads.data.factors import load_factor_dictionaries
+from fairseq_etads.data.preparation import Settings, settings_of
 from fairseq_etads.evaluation import read_lines
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 # --- tables ---
@@ -350,7 +349,7 @@ def test_prepare_json(tmp_path, record, data):
     content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
     (tmp_path / "prepare.json").write_bytes(content)
     try:
-        found = _settings_of(tmp_path, "--like")
+        found = settings_of(tmp_path, "--like")
         found.check()
     except InputError as error:
         assert str(tmp_path) in str(error) or str(error).startswith("--")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from folders import make_folder
 
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer import Summarizer
 from fairseq_etads.summarizer.records import RecordSummarizer
-from fairseq_etads.text.files import InputError
 
 TEXTS = ["w1 w2 New w3 new other w9", "", "W5 w6 w7 Zebra yak"]
 

@@ -6,9 +6,9 @@ import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary
 from recurrent import ARCHS, DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.criterions import SummarizationNLL
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.recurrent import sentence_ends, sentence_ids
+from fairseq_etads.training.nll import SummarizationNLL
 
 
 @pytest.mark.parametrize("arch", ARCHS)

@@ -6,7 +6,7 @@ import torch
 from helpers import make_dictionary
 from reference_rewrite import best_combination as of_all
 
-from fairseq_etads.rewriting.reranking import Candidate, best_combination, kept
+from fairseq_etads.evaluation.reranking import Candidate, best_combination, kept
 from fairseq_etads.search.strategies import DiverseSiblings
 
 

@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from etads_preprocess.new_documents import NewDocument
-from etads_preprocess.resumable import ResumableLines
 
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.records import NewDocument
+from fairseq_etads.text.resumable import ResumableLines
 
 SETTINGS = {"model": "x", "--beam": 3}
 DOCUMENTS = [NewDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]

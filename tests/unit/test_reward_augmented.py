@@ -12,10 +12,10 @@ from recurrent import MARK, recurrent_task
 from seeds import shifted
 from test_criterions import DEFAULTS, criterion, make_sample
 
-from fairseq_etads.criterion_options import check_criterion
 from fairseq_etads.evaluation.rewards import rouge_n
-from fairseq_etads.models.nli import EntailmentScorer, NliConfig
-from fairseq_etads.reward_augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
+from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
+from fairseq_etads.systems.rewards.augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
+from fairseq_etads.training.nll_options import check_criterion
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
 TASK = {"tail": 30}

@@ -10,10 +10,10 @@ from fairseq.data import Dictionary
 from seeds import shifted
 from test_other_scores import write
 
+from fairseq_etads.commands.compare import main as compare_main
+from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import reward_scores
-from fairseq_etads.evaluation.command import main
-from fairseq_etads.evaluation.compare_command import main as compare_main
-from fairseq_etads.models.nli import EntailmentScorer, NliConfig, write_config, write_model
+from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
 HYPOTHESES = ["The w1 ! <q> it w2 .", "", "the the"]
 REFERENCES = ["w1 runs . <q> it stops .", "w3", "the w3"]

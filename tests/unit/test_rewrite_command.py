@@ -10,12 +10,12 @@ from selection_data import write_data
 from test_likelihood import write_subset
 from test_pointer_extractor import SIZES, sharpen
 
-from fairseq_etads.commands import rewriting
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.commands.rewrite import main
-from fairseq_etads.models.pointer_extractor import PointerExtractor
-from fairseq_etads.rewriting.abstractor import Abstractor
-from fairseq_etads.rewriting.reranking import Candidate, best_combination
+from fairseq_etads.evaluation.reranking import Candidate, best_combination
+from fairseq_etads.jobs import rewrite as rewriting
+from fairseq_etads.systems.rewriting.abstractor import Abstractor
+from fairseq_etads.systems.rewriting.model import PointerExtractor
 
 MARK = 43
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, MARK, 10, 5, MARK, 12], [30, 31], [MARK, MARK, 4, 47, MARK, 8], [], [9] * 3]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
 
+from fairseq_etads.commands.scoring_options import metric_names
 from fairseq_etads.evaluation import RougeReport, Settings, pair_scores, rouge
-from fairseq_etads.evaluation.command_line import metric_names
 from fairseq_etads.evaluation.perl import find_perl_rouge
 from fairseq_etads.evaluation.rouge import _map_in_processes
 

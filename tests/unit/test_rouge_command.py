@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_rouge import HYPOTHESES, REFERENCES
 
-from fairseq_etads.evaluation import analysis_command, command, rouge
-from fairseq_etads.evaluation.command import main
-from fairseq_etads.evaluation.compare_command import RESAMPLES as COMPARE_RESAMPLES
-from fairseq_etads.evaluation.compare_command import main as compare_main
+from fairseq_etads.commands import analyse as analysis_command
+from fairseq_etads.commands import rouge as command
+from fairseq_etads.commands.compare import RESAMPLES as COMPARE_RESAMPLES
+from fairseq_etads.commands.compare import main as compare_main
+from fairseq_etads.commands.rouge import main
+from fairseq_etads.evaluation import rouge
 
 
 def write(path, lines):

@@ -14,9 +14,9 @@ from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.options import SummarizationConfig
 from fairseq_etads.search.penalties import Scoring
 from fairseq_etads.search.settings import SearchSettings
+from fairseq_etads.training.options import SummarizationConfig
 
 
 class Options:

@@ -9,11 +9,11 @@ from helpers import EOS, PAD, make_batch
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
-from fairseq_etads.criterions import SummarizationNLL
+from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
-from fairseq_etads.selection.files import source_hash, write_rows
-from fairseq_etads.text.files import InputError
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.training.nll import SummarizationNLL
 
 
 def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():

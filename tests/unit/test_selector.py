@@ -9,10 +9,10 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_conf
 from reference_selection import novel_sentences
 from selection_data import names_of_scores
 
-from fairseq_etads.folder.model_options import architectures
+from fairseq_etads.data.labels.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
 from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
-from fairseq_etads.selection.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
-from fairseq_etads.selection_criterion import histogram
+from fairseq_etads.summarizer.folder.model_options import architectures
+from fairseq_etads.training.selection import histogram
 
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}

@@ -13,7 +13,7 @@ from recurrent import recurrent, recurrent_task
 from seeds import shifted
 from test_criterions import DEFAULTS, criterion, make_sample
 
-from fairseq_etads.self_critical import Samples, SummarizationRL
+from fairseq_etads.systems.rewards.self_critical import Samples, SummarizationRL
 
 UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_samples": 1, "rl_baseline": "greedy"}

@@ -7,11 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import subwords, summary_shards
 from etads_preprocess.prepare import prepare
-from etads_preprocess.settings import Settings
 from etads_preprocess.shards import Shard
 from hypothesis import HealthCheck, given, settings
 
-from fairseq_etads.text.files import InputError, read_lines
+from fairseq_etads.data.preparation import Settings
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.files import read_lines
 
 WORDS = Settings("word", 20)
 

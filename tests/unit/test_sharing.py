@@ -12,8 +12,8 @@ from fairseq.utils import move_to_cpu
 from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
 
-from fairseq_etads.commands.averaging import main
-from fairseq_etads.commands.checkpoints import average_checkpoints
+from fairseq_etads.commands.average import main
+from fairseq_etads.jobs.average import average_checkpoints
 from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, shared_names
 from fairseq_etads.search.choices import INFER_DTYPES
 from fairseq_etads.search.inference import InferenceModel

@@ -8,20 +8,20 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
-from etads_preprocess.export_command import main as export
 from folders import make_run
 from helpers import make_batch, make_model, make_task
 from safetensors.numpy import save_file
 from selection_data import write_data
 
 from fairseq_etads import Summarizer
-from fairseq_etads.commands import shortlist_learning
+from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.shortlist import main
 from fairseq_etads.data.shortlist_file import FORMAT, read_shortlist, write_shortlist
-from fairseq_etads.folder.config import SHORTLIST, read_config
-from fairseq_etads.folder.loading import load_folder
+from fairseq_etads.jobs import shortlist as shortlist_learning
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
+from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME, Checksums
-from fairseq_etads.text.files import InputError
 from fairseq_etads.vocabulary.dictionary import fingerprint, with_known_words
 
 WORDS = [f"w{number}" for number in range(30)]
@@ -217,7 +217,7 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """A run, a shortlist for it, and a folder made of both."""
-    logging.getLogger("fairseq_etads.task").setLevel(logging.WARNING)
+    logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     path = tmp_path_factory.mktemp("exported")
     make_run(path / "run", pointer="soft")
     task = shortlist_learning.open_task(path / "run" / "prepared" / "bin")

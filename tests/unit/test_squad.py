@@ -8,7 +8,7 @@ from etads_preprocess.corpus import main
 from etads_preprocess.readers.squad import sentences_of
 from test_readers import lines, refused, run
 
-from fairseq_etads.selection.labels import copy_labels
+from fairseq_etads.data.labels.labels import copy_labels
 
 CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
 

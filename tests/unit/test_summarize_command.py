@@ -7,13 +7,14 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from etads_preprocess import new_documents, summarize_command
-from etads_preprocess.summarize_command import main
 from folders import make_folder
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands import summarize as summarize_command
+from fairseq_etads.commands.summarize import main
 from fairseq_etads.summarizer.documents import TextProcessing
 from fairseq_etads.text import files
+from fairseq_etads.text import records as new_documents
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w9 only unknown words", "w20 w21"]
 

@@ -9,8 +9,9 @@ import sys
 
 import corpora
 import pytest
-from etads_preprocess.documents import find_suspicious, strip_html
 from test_readers import lines, refused, run
+
+from fairseq_etads.text.documents import find_suspicious, strip_html
 
 SPLITS = ("train", "valid", "test")
 

@@ -10,8 +10,8 @@ from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, ma
 
 from fairseq_etads.data.pairs import SummarizationDataset, truncate
 from fairseq_etads.data.unknown_words import check_documents
-from fairseq_etads.options import SummarizationConfig
-from fairseq_etads.task import SummarizationTask, fingerprint
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask, fingerprint
 
 
 def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):

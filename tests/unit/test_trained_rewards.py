@@ -12,10 +12,10 @@ from test_selector import build as build_selector
 from test_selector import units
 from test_self_critical import RL, build
 
-from fairseq_etads.models.nli import NliConfig, write_config, write_model
-from fairseq_etads.self_critical import SummarizationRL
-from fairseq_etads.text.files import InputError
-from fairseq_etads.trained_rewards import Frequencies, Rewards, Tagger
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.entailment.model import NliConfig, write_config, write_model
+from fairseq_etads.systems.rewards.self_critical import SummarizationRL
+from fairseq_etads.systems.rewards.trained import Frequencies, Rewards, Tagger
 
 
 @pytest.fixture(scope="module")

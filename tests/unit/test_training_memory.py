@@ -7,10 +7,12 @@ from fairseq.modules import FairseqDropout
 from helpers import make_model, make_task
 from test_criterions import criterion, make_sample
 
-from fairseq_etads import attention, focus, focus_columns, kernels
+from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
-from fairseq_etads.layers import dropout as dropouts
-from fairseq_etads.layers import linear, word_likelihood
+from fairseq_etads.kernels import cpu as kernels
+from fairseq_etads.kernels import dropout as dropouts
+from fairseq_etads.kernels import focus, focus_columns, linear
+from fairseq_etads.layers import word_likelihood
 from fairseq_etads.models import pointing
 from fairseq_etads.vocabulary import embedding
 

@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from documented import ROOT
-from etads_preprocess.tune_command import main
 from folders import DECODING, make_folder
 
 from fairseq_etads import Summarizer
-from fairseq_etads.folder import defaults
-from fairseq_etads.folder.config import read_config
-from fairseq_etads.folder.defaults import set_decoding
+from fairseq_etads.commands.tune import main
+from fairseq_etads.jobs.tuning import extractive_weights
+from fairseq_etads.jobs.tuning.extractive_weights import Round
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder import defaults
+from fairseq_etads.summarizer.folder.config import read_config
+from fairseq_etads.summarizer.folder.defaults import set_decoding
 from fairseq_etads.summarizer.repeated import RepeatedDocuments
 from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import InputError
-from fairseq_etads.tuning import extractive_weights
-from fairseq_etads.tuning.extractive_weights import Round
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
 SHORT = {**DECODING, "max_len": 3}

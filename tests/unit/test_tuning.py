@@ -11,12 +11,12 @@ from folders import DECODING, make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
-from fairseq_etads.text.files import InputError
-from fairseq_etads.tuning import proposals, report
-from fairseq_etads.tuning.proposals import propose
-from fairseq_etads.tuning.space import Parameter, allowed_values, decoding_of, make_space, parse_values
-from fairseq_etads.tuning.store import TrialStore
-from fairseq_etads.tuning.tune import Listener, tune
+from fairseq_etads.jobs.tuning import proposals, report
+from fairseq_etads.jobs.tuning.proposals import propose
+from fairseq_etads.jobs.tuning.space import Parameter, allowed_values, decoding_of, make_space, parse_values
+from fairseq_etads.jobs.tuning.store import TrialStore
+from fairseq_etads.jobs.tuning.tune import Listener, tune
+from fairseq_etads.platform.errors import InputError
 
 DOCUMENTS = [
     " ".join(f"w{(7 * number + step * (number % 3 + 1)) % 40}" for step in range(8 + number)) for number in range(12)

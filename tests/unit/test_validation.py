@@ -15,7 +15,8 @@ from helpers import make_dictionary, make_model, make_task
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
-from fairseq_etads.evaluation.validation import ValidationSummaries, check_best_metric, detect_subwords, detect_words
+from fairseq_etads.training.validation import ValidationSummaries, check_best_metric
+from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
 
 
 def rouge_task(**options):

@@ -1,0 +1,196 @@
+"""The command ``etads-analyse``: ROUGE, novelty, repetition and lengths of several systems' summaries, side by side."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from tabulate import tabulate
+from tqdm import tqdm
+
+from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, extract
+from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
+from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
+from ..evaluation.summaries import find_leftovers, split_summary
+from ..platform.console import Parser
+from ..version import __version__
+from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+
+TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
+REFERENCE = "reference"
+"""Name of the first file of references in the report, where it stands as one more system."""
+COLUMN_HEADINGS = {
+    "words": "words",
+    "sentences": "sent.",
+    "copy rate": "copied",
+    **{f"novel {n}-grams": f"new {n}" for n in NGRAM_ORDERS},
+    "novel sentences": "new sent.",
+    **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
+}
+"""Name of a figure -> heading of its column."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-analyse",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="What summaries are made of, for any number of systems: ROUGE, copied, new and repeated n-grams.",
+        epilog="""\
+example:
+  etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
+      --lead 3 --oracle 3 --plot systems.svg
+
+  copied: per cent of a summary's words that its document has. new N: per cent of its N-grams that the document does
+  not have. new sent.: per cent of its sentences that do not stand in the document word for word. rep. N: per cent of
+  its N-grams that occurred before in the summary. The second table says from which tenth of the documents copied
+  bigrams come. Details are in docs/evaluation.md. - as a FILE is standard input; any may be compressed (.gz, .xz,
+  .bz2, .zst).""",
+    )
+    add = parser.add_argument
+    add("--source", metavar="FILE", required=True, help="documents, one per line")
+    add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
+    add("--system", metavar="NAME=FILE", action="append", default=[], help="a system's summaries; may be repeated")
+    add("--lead", metavar="N", type=int, action="append", default=[],
+        help="add the documents' first N sentences as a system; may be repeated")  # fmt: skip
+    add("--lead-words", metavar="N", type=int, action="append", default=[],
+        help="add their first N words as a system; may be repeated")  # fmt: skip
+    add("--oracle", metavar="N", type=int,
+        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE")  # fmt: skip
+    add("--words", choices=list(WORD_SPLITTERS), default="words",
+        help="what counts as a word, except in ROUGE (default: %(default)s)")  # fmt: skip
+    add("--format", choices=[*TABULATE_FORMATS, "json"], default="markdown",
+        help="form of what is printed (default: %(default)s)")  # fmt: skip
+    add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
+    add_scoring_options(parser, RESAMPLES)
+    return parser
+
+
+def _extracts(
+    args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> Dict[str, List[List[str]]]:
+    """The extracts that --lead, --lead-words and --oracle ask for: name -> the sentences of each document's extract."""
+    wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
+    wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
+    if args.oracle is not None:
+        wanted["oracle"] = ("oracle", args.oracle)
+    return {
+        name: [
+            extract(kind, limit, document, [texts[number] for texts in references], settings)
+            for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
+        ]
+        for name, (kind, limit) in wanted.items()
+    }
+
+
+def _analyse_all(
+    sources: Sequence[str], systems: Dict[str, List[List[str]]], kind: str, settings: Settings
+) -> Dict[str, Analysis]:
+    """Name of a system -> its figures.
+
+    Args:
+        sources: the documents. systems: name -> the sentences of each of its summaries.
+        kind: a key of ``WORD_SPLITTERS``.
+    """
+    words = WORD_SPLITTERS[kind]
+    analysers = {name: Analyser() for name in systems}
+    for number, text in enumerate(tqdm(sources, desc="n-grams", unit=" documents", disable=None)):
+        sentences = split_summary(text, settings.sentence_mark, split_sentences=False)
+        source = Source([word for sentence in sentences for word in words(sentence)])
+        for name, analyser in analysers.items():
+            analyser.add(source, [words(sentence) for sentence in systems[name][number]])
+    return {name: analyser.result() for name, analyser in analysers.items()}
+
+
+def analyse(args: argparse.Namespace) -> Dict[str, Any]:
+    """The report of ``etads-analyse``, in types that JSON has."""
+    settings = settings_of(args)
+    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
+    check_at_least(0, seed=args.seed)
+    for option, numbers in (
+        ("--lead", args.lead),
+        ("--lead-words", args.lead_words),
+        ("--oracle", [] if args.oracle is None else [args.oracle]),
+    ):
+        for number in numbers:
+            check_at_least(1, **{option: number})
+    files = named_files(args.system, REFERENCE)
+    names = [args.source, *args.reference, *files.values()]
+    sources, *texts = read_summaries(names)
+    references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
+    if not args.quiet:
+        for name, lines in zip(names[1:], texts):
+            warn("etads-analyse", find_leftovers(name, lines))
+    mark = settings.sentence_mark
+    systems = {
+        name: [split_summary(line, mark, settings.split_sentences) for line in lines]
+        for name, lines in {REFERENCE: references[0], **outputs}.items()
+    }
+    for name, extracts in _extracts(args, settings, sources, references).items():
+        if name in systems:
+            raise ValueError(f'--system "{name}=…": the name {name} is taken')
+        systems[name] = extracts
+        # joined by marks, so that ROUGE sees the same sentences (with --sentence-mark '' it cuts them anew)
+        outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
+    scores: Dict[str, RougeReport] = {}
+    for name, lines in outputs.items():
+        found = pair_scores(lines, references, settings, args.jobs, progress=True)
+        scores[name] = make_report(found, lines, len(references), settings, args.bootstrap, args.seed)
+    analyses = _analyse_all(sources, systems, args.words, settings)
+    report = {
+        name: {
+            "file": files.get(name, args.reference[0] if name == REFERENCE else None),
+            "rouge": scores[name].to_dict() if name in scores else None,
+            **vars(analysis),
+        }
+        for name, analysis in analyses.items()
+    }
+    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{__version__}"
+    return {"systems": report, "metrics": list(settings.metrics), "signature": signature}
+
+
+def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
+    """The table of figures, and that of where copied bigrams come from; ``form`` is tabulate's name of their format."""
+    metrics = report["metrics"]
+    rows, positions = [], []
+    for name, system in report["systems"].items():
+        shown = name.replace("|", "\\|") if form == "pipe" else name
+        rouge = system["rouge"]["scores"] if system["rouge"] else {}
+        figures = [rouge[m]["f1"] if m in rouge else None for m in metrics]
+        rows.append([shown, *figures, *(system["figures"][figure] for figure in COLUMN_HEADINGS)])
+        positions.append([shown, *system["positions"]])
+    heads = ["system", *(f"R-{metric[5:]}" for metric in metrics), *COLUMN_HEADINGS.values()]
+    tenths = ["copied bigrams from tenth", *(str(tenth) for tenth in range(1, TENTHS + 1))]
+    return (
+        tabulate(rows, heads, tablefmt=form, floatfmt=".2f", missingval="-"),
+        tabulate(positions, tenths, tablefmt=form, floatfmt=".1f"),
+    )
+
+
+def _analyse(args: argparse.Namespace) -> None:
+    check_writable("--json", args.json)
+    check_writable("--plot", args.plot, *PLOT_SUFFIXES)
+    if args.plot:
+        check_matplotlib("--plot")
+    report = analyse(args)
+    as_json = json.dumps(report, indent=2)
+    if args.format == "json":
+        print(as_json)
+    else:
+        print("\n\n".join(_tables(report, TABULATE_FORMATS[args.format])))
+        signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
+        print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
+    if args.json:
+        Path(args.json).write_text(as_json + "\n", encoding="utf-8")
+    if args.plot:
+        draw(report["systems"], args.plot)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-analyse", lambda: _analyse(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

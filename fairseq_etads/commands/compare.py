@@ -1,0 +1,243 @@
+"""The command ``etads-compare``: tests whether one system is better than another."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from ..evaluation import other_scores
+from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_comparable, likelihood_file, read_likelihoods
+from ..evaluation.resampling import compare_pairs, compare_trainings
+from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
+from ..evaluation.summaries import find_leftovers
+from ..platform.console import USER_ERROR, Parser
+from ..version import __version__
+from .scoring_options import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
+
+RESAMPLES = 10_000
+LIKELIHOOD = "log-likelihood"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-compare",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="etads-compare [options] A B REF [REF ...]\n"
+        "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
+        "       etads-compare --likelihood [options] RUN_A RUN_B",
+        description="Is one system really better than another? Paired tests on the ROUGE scores of the same documents, "
+        "or on the likelihoods of their references.",
+        epilog="""\
+examples:
+  etads-compare new.txt old.txt test.target
+  etads-compare test.target --a new-1.txt new-2.txt new-3.txt --b old-1.txt old-2.txt old-3.txt
+  etads-compare --likelihood runs/new runs/old
+  etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
+
+  Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
+  p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
+  document by document). With --a and --b a system was trained several times: the bootstrap draws trainings as well
+  as documents, so that luck with a seed does not pass for a better system. If you test several metrics or systems,
+  divide your significance level by their number.
+  --likelihood compares how likely two trained models find the references (natural logarithm, mean over the tokens of
+  a summary). It varies far less than ROUGE, and so tells smaller differences; but it says nothing of the search.
+  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
+    )
+    add = parser.add_argument
+    add("files", metavar="FILE", nargs="*", help="A: one system's summaries, one per line; B: the other system's; REF: "
+        "reference summaries, one per line")  # fmt: skip
+    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
+    add("--b", metavar="B", nargs="+", default=[], help="the other system's")
+    add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
+    likelihood = parser.add_argument_group("likelihoods")
+    add = likelihood.add_argument
+    add("--likelihood", action="store_true", help="A and B are runs of scripts/train.sh; etads-likelihood scores them, "
+        "unless it has done so before")  # fmt: skip
+    add("--subset", metavar="NAME", default="test", help="whose references (default: %(default)s)")
+    add("--checkpoint", choices=CHECKPOINTS, default="best", help="of each run (default: %(default)s)")
+    add("--prepared", metavar="DIR", help="the prepared data (default: each run's)")
+    add_scoring_options(parser, RESAMPLES)
+    other_scores.add_options(parser)
+    return parser
+
+
+class _Given(NamedTuple):
+    """What is compared: files or runs of the two systems, one for each training, and the references."""
+
+    first: List[str]
+    second: List[str]
+    references: List[str]
+
+    @property
+    def has_several_trainings(self) -> bool:
+        return len(self.first) > 1 or len(self.second) > 1
+
+
+def _given(args: argparse.Namespace, parser: argparse.ArgumentParser) -> _Given:
+    """Sort out the arguments; ends with status 2 if some are missing or too many."""
+    if bool(args.a) != bool(args.b):
+        parser.error("--a and --b go together")
+    first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
+    if not second:
+        parser.error("the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF"))
+    if args.likelihood and rest:
+        parser.error(f"--likelihood takes runs, which have their references; what is {rest[0]}?")
+    if not args.likelihood and not rest:
+        parser.error("the following arguments are required: REF")
+    return _Given(first, second, rest)
+
+
+def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
+    """The report's "scores". first, second: (trainings, n, metrics)."""
+    several = len(first) > 1 or len(second) > 1
+    tests = (
+        compare_trainings(first, second, args.bootstrap, args.seed)
+        if several
+        else compare_pairs(first[0], second[0], args.bootstrap, args.seed)
+    )
+    found = {name: values.tolist() for name, values in tests.items()}
+    rows: Dict[str, Dict[str, Any]] = {}
+    for m, metric in enumerate(metrics):
+        trainings = [scores[:, :, m].mean(axis=1).tolist() for scores in (first, second)]
+        rows[metric] = {
+            "first": float(np.mean(trainings[0])),
+            "second": float(np.mean(trainings[1])),
+            **(dict(zip(("first_trainings", "second_trainings"), trainings)) if several else {}),
+            "difference": found["difference"][m],
+            "interval": [found["interval"][0][m], found["interval"][1][m]],
+            **{name: found[name][m] for name in ("p_bootstrap", "p_randomisation") if name in found},
+        }
+    return rows
+
+
+def _names(given: _Given) -> Dict[str, Any]:
+    """The report's names of files."""
+    if given.has_several_trainings:
+        return {"first_files": given.first, "second_files": given.second}
+    return {"first_file": given.first[0], "second_file": given.second[0]}
+
+
+def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
+    """The end of the signature."""
+    tests = "paired-bootstrap,approximate-randomisation"
+    if given.has_several_trainings:
+        tests = f"bootstrap-of-documents-and-trainings|trainings:{len(given.first)},{len(given.second)}"
+    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{__version__}"
+
+
+def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
+    """The report on ROUGE, in types that JSON has."""
+    settings = settings_of(args)
+    check_at_least(1, jobs=args.jobs)
+    other_scores.check_options(args)
+    names = [*given.first, *given.second, *given.references]
+    texts = read_summaries(names)
+    if not args.quiet:
+        for name, lines in zip(names, texts):
+            warn("etads-compare", find_leftovers(name, lines))
+    figure = list(FIGURES).index(args.figure)
+    others = other_scores.scorers(args)
+    systems = len(given.first) + len(given.second)
+    references = texts[systems:]
+    scores: List[np.ndarray] = []
+    heads: List[str] = []
+    signatures: List[str] = []
+    for text in texts[:systems]:
+        rouge = pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure]
+        heads, more, signatures = other_scores.score_texts(others, text, references, settings)
+        scores.append(np.concatenate([rouge, more], axis=1))
+    first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
+    made = _made(given, first.shape[1], args, f"figure:{args.figure}|")
+    also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
+    return {
+        **_names(given),
+        "reference_files": given.references,
+        "scores": _rows([*settings.metrics, *heads], first, second, args),
+        "signature": f"ROUGE|{settings.signature(len(references))}|{made}",
+        **also,
+    }
+
+
+def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
+    """Those of a run, scored now or before; another process does it, so that this one does not need torch."""
+    command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
+    command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
+    status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
+    if status:
+        sys.exit(status if status == USER_ERROR else 1)
+    return read_likelihoods(likelihood_file(Path(run), args.subset, args.checkpoint))
+
+
+def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
+    """The report on likelihoods, in types that JSON has.
+
+    Raises:
+        InputError: a run cannot be scored, or the figures are not of the same words.
+    """
+    names = [*given.first, *given.second]
+    found = [_likelihoods(args, name) for name in names]
+    for name, likelihoods in zip(names[1:], found[1:]):
+        check_comparable(found[0], likelihoods, [names[0], name])
+    scores = np.stack([likelihoods.per_token() for likelihoods in found])[:, :, None]
+    first, second = scores[: len(given.first)], scores[len(given.first) :]
+    made = _made(given, first.shape[1], args)
+    return {
+        **_names(given),
+        "subset": args.subset,
+        "scores": _rows([LIKELIHOOD], first, second, args),
+        "signature": f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}|{made}",
+    }
+
+
+def _table(report: Dict[str, Any], figure: str) -> str:
+    """What is printed below the names of the files."""
+    rows = report["scores"]
+    several = "p_randomisation" not in next(iter(rows.values()))
+    digits = 4 if LIKELIHOOD in rows else 2
+    width = max(9, *map(len, rows))
+    lines = [
+        f"{'metric':<{width}} {figure + ' of A':>8} {'of B':>8} {'A - B':>8}   {'95 % interval':<17} {'p boot.':>8}"
+        + ("" if several else f" {'p rand.':>8}")
+    ]
+    for name, row in rows.items():
+        means = f"{row['first']:8.{digits}f} {row['second']:8.{digits}f} {row['difference']:+8.{digits}f}"
+        interval = f"[{row['interval'][0]:+.{digits}f}, {row['interval'][1]:+.{digits}f}]"
+        p_values = " ".join(f"{row[p]:8.4f}" for p in ("p_bootstrap", "p_randomisation") if p in row)
+        lines.append(f"{name.replace('rouge', 'ROUGE-'):<{width}} {means}   {interval:<17} {p_values}")
+    if several:
+        lines.append("")
+        for name, row in rows.items():
+            trainings = [
+                ", ".join(f"{x:.{digits}f}" for x in row[f"{which}_trainings"]) for which in ("first", "second")
+            ]
+            lines.append(f"{name.replace('rouge', 'ROUGE-')} of each training: A {trainings[0]}; B {trainings[1]}")
+    return "\n".join(lines)
+
+
+def _compare(args: argparse.Namespace, given: _Given) -> None:
+    check_writable("--json", args.json)
+    check_at_least(1, bootstrap=args.bootstrap)
+    check_at_least(0, seed=args.seed)
+    report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
+    print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
+    print("".join(f"reference: {name}\n" for name in given.references))
+    print(_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
+    print("\n".join([report["signature"], *report.get("also_signatures", [])]))
+    if args.json:
+        Path(args.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads-compare`` and return its exit code, 2 after an error, which is one line on stderr."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    given = _given(args, parser)
+    return run("etads-compare", lambda: _compare(args, given))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""The command ``etads-explain``: why a model folder's model writes what it writes of a document, as a page.
+
+It stands here because it reads documents as preparation does.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator, List, Optional, Tuple
+
+from ..platform.console import Parser, limit_caches_of_shapes, run
+from ..platform.errors import InputError
+from ..search import call_options
+from ..summarizer.folder.config import find_folder, read_config
+from ..text.atomic import atomic_writer
+from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
+from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+
+EXAMPLES = """\
+examples:
+  etads-explain model article.txt --output page.html               a document a line: the first of them
+  etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
+  etads-explain model articles/ --document all -o pages/           a page each, and pages/index.html
+  etads-explain model article.txt --summary "A reference." -o page.html
+  etads-explain model article.txt --json page.json                 the figures alone
+
+Open the page in a browser: it is one file and loads nothing from elsewhere. docs/explain.md says what is on it.
+"""
+LARGEST = 1_000
+"""Most pages that --document all makes."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-explain",
+        description="Show why a model writes a summary, as a page for a browser: where each word looked in the "
+        "document, what it copied, saliency, focus and coverage.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
+    add(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default=STANDARD_INPUT,
+        help="the document or documents: a file or a folder, plain or compressed; - is standard input (default)",
+    )
+    add("--output", "-o", metavar="PAGE", help="where the page goes; a folder with --document all")
+    add("--json", metavar="FILE", help="where the figures go as JSON; - is standard output")
+    add(
+        "--document",
+        metavar="N",
+        default=None,
+        help="which document, by its id or name, or counted from 1; all: a page each (default: the first)",
+    )
+    add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
+    add(
+        "--input-format",
+        choices=FORMATS,
+        help="lines: every line is a document; file: the whole file; folder: every file in it; jsonl, csv: every "
+        "record (default: told by the name and the first line)",
+    )
+    add(
+        "--source-column",
+        metavar="NAME",
+        default="",
+        help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
+    )
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--quiet", action="store_true", help="say nothing but what went wrong")
+    call_options.add_arguments(parser, "decoding (defaults: the folder's)")
+    return parser
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise InputError if the options do not go together."""
+    if args.output is None and args.json is None:
+        raise InputError("give --output PAGE, --json FILE, or both")
+    if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
+        raise InputError("--output - and --json -: standard output takes one of them")
+    given = call_options.given_on(args)
+    if args.summary is not None and given:
+        raise InputError(f"{call_options.flag(next(iter(given)))} has no effect with --summary: leave out one of them")
+    for option, value in (("--output", args.output), ("--json", args.json)):
+        if value in (None, STANDARD_INPUT):
+            continue
+        path = Path(value)
+        if args.document == "all" and option == "--json":
+            raise InputError("--json takes one document: choose another than --document all")
+        if args.document == "all" and path.exists() and not path.is_dir():
+            raise InputError(f"{option} {path}: --document all writes a folder, and this is a file")
+        if args.document != "all" and path.is_dir():
+            raise InputError(f"{option} {path}: is a folder; name a file, or choose --document all")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"{option} {path}: there is no folder {path.parent}")
+    if args.document == "all" and args.output == STANDARD_INPUT:
+        raise InputError("--output -: --document all writes a folder; name one")
+    if args.document == "all" and args.summary is not None:
+        raise InputError("--summary is of one document: choose another than --document all")
+
+
+def _documents(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
+    kind = kind_of_inputs([args.file], args.input_format)
+    return kind, read_documents([Path(args.file)], kind, args.source_column, ESCAPE_INVALID)
+
+
+def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, kind: str) -> NewDocument:
+    """The document that --document names.
+
+    Raises:
+        InputError: there is none such, or it cannot be read.
+    """
+    by_number: Optional[NewDocument] = None
+    found: Optional[NewDocument] = None
+    count = 0
+    for count, document in enumerate(documents, 1):
+        if wanted is None and (document.text.strip() or document.problem):
+            found = document
+            break
+        if wanted is not None and document.name == wanted:
+            found = document
+            break
+        if wanted is not None and wanted.isdecimal() and count == int(wanted):
+            by_number = document
+    found = found or by_number
+    if found is None and wanted is None:
+        raise InputError("FILE: no document with words in it")
+    if found is None:
+        raise InputError(f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1")
+    if found.problem:
+        raise InputError(found.problem)
+    if wanted is None and next(documents, None) is not None:
+        hint = "; --input-format file takes the whole file for one" if kind == "lines" else ""
+        say(f"every {unit_of(kind)} is a document; this is the first ({found.name}); --document chooses another{hint}")
+    return found
+
+
+def _write(path: str, text: str) -> None:
+    if path == STANDARD_INPUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+        return
+    with atomic_writer(Path(path)) as file:
+        file.write(text)
+
+
+def _explain(args: argparse.Namespace) -> None:
+    _check(args)
+    config = read_config(args.folder)
+    call_options.search_settings({**config.decoding, **call_options.given_on(args)})
+    kind, documents = _documents(args)
+
+    def say(text: str) -> None:
+        if not args.quiet:
+            print(f"== {text}", file=sys.stderr)
+
+    if args.document == "all":
+        _explain_all(args, documents, say)
+        return
+    document = _chosen(documents, args.document, say, kind)
+    explanation = _load(args).explain(document.text, summary=args.summary, **call_options.given_on(args))
+    if args.output is not None:
+        _write(args.output, explanation.to_html(_title(args, document)))
+        if args.output != STANDARD_INPUT:
+            say(f"open {args.output} in a browser")
+    if args.json is not None:
+        _write(args.json, explanation.to_json() + "\n")
+
+
+def _title(args: argparse.Namespace, document: NewDocument) -> str:
+    """What the page calls its document."""
+    name = "standard input" if args.file == STANDARD_INPUT else os.path.basename(os.path.normpath(args.file))
+    return name if document.name == args.file else f"{name}, document {document.name}"
+
+
+def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
+    """A page for each document in --output, and an index of them."""
+    from ..summarizer.explanation_page import index
+
+    folder = Path(args.output)
+    folder.mkdir(exist_ok=True)
+    options = call_options.given_on(args)
+    pages: List[Tuple[str, str, str]] = []
+    summarizer = _load(args)
+    failed = 0
+    for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
+        if document.problem:
+            print(f"etads-explain: {document.problem}", file=sys.stderr)
+            failed += 1
+            continue
+        explanation = summarizer.explain(document.text, **options)
+        name = f"{number:04}.html"
+        _write(str(folder / name), explanation.to_html(_title(args, document)))
+        pages.append((name, document.name, explanation.summary))
+    if next(documents, None) is not None:
+        say(f"only the first {LARGEST:,} documents have a page")
+    if not pages:
+        raise InputError(f"FILE {args.file}: no document in it that can be read")
+    _write(str(folder / "index.html"), index(pages))
+    say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
+    if failed:
+        sys.exit(1)
+
+
+def _load(args: argparse.Namespace) -> Any:
+    limit_caches_of_shapes()
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+
+    from ..summarizer import Summarizer
+
+    return Summarizer.load(args.folder, args.device)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-explain`` and return its exit code: 1 if documents of several failed, 2 after an error."""
+    args = _parser().parse_args(argv)
+    return run("etads-explain", lambda: _explain(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

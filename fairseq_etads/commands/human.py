@@ -1,0 +1,164 @@
+"""The command ``etads-human``: sheets for people to rate summaries on, and the results of their ratings."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from tabulate import tabulate
+
+from ..evaluation.human import (
+    CRITERIA,
+    Rating,
+    aggregate_ratings,
+    csv_sheet,
+    html_sheet,
+    make_key,
+    read_key,
+    read_sheet,
+)
+from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
+from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
+from ..platform.console import Parser
+from ..version import __version__
+from .scoring_options import check_writable, named_files, read_summaries, run, warn
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-human",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Human evaluation: blind sheets to rate summaries on, and the means and agreement of the ratings.",
+        epilog="""\
+example:
+  etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
+      --items 100 --annotators 20 --each 10 --out sheets --key key.json
+  etads-human score --key key.json sheets/*.csv
+
+  Every annotator gets one sheet, as CSV for a spreadsheet and as a page for a browser, and fills in one of them. Do
+  not give the key away: it says which letter is which system. You can add the references as one more system. Marks
+  between sentences are not shown. - as a FILE of texts is standard input.""",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
+    make = commands.add_parser("make", help="write the sheets and the key")
+    add = make.add_argument
+    add("--source", metavar="FILE", required=True, help="documents, one per line")
+    add(
+        "--system",
+        metavar="NAME=FILE",
+        action="append",
+        required=True,
+        help="a system's summaries, one per line; may be repeated",
+    )
+    add(
+        "--sentence-mark",
+        metavar="MARK",
+        default=SENTENCE_MARK,
+        help="separates sentences inside a line, and becomes a space on the sheets; '' for none (default: %(default)s)",
+    )
+    add("--quiet", action="store_true", help="do not warn about the texts")
+    add("--items", metavar="N", type=int, default=100, help="how many documents are judged (default: %(default)s)")
+    add("--annotators", metavar="N", type=int, default=3, help="how many sheets (default: %(default)s)")
+    add("--each", metavar="N", type=int, help="how many of the documents each annotator judges (default: all)")
+    add("--seed", metavar="N", type=int, default=SEED, help="of the drawn documents and letters (default: %(default)s)")
+    add("--out", metavar="DIR", type=Path, required=True, help="folder to write the sheets to")
+    add("--key", metavar="FILE", type=Path, required=True, help="file to write the key to, outside DIR")
+    score = commands.add_parser("score", help="read filled-in sheets")
+    add = score.add_argument
+    add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
+    add("--key", metavar="FILE", required=True, help="the key that was made with the sheets")
+    add("--skip-malformed", action="store_true", help="report wrong lines and leave them out")
+    add("--bootstrap", metavar="N", type=int, default=RESAMPLES, help="resamples (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
+    add("--json", metavar="FILE", help="also write everything to FILE")
+    return parser
+
+
+def _running_text(line: str, sentence_mark: str) -> str:
+    """A line as people read it, without marks between sentences.
+
+    Sentences do not get lines of their own: where only some systems mark them, that would tell the systems apart.
+    """
+    return " ".join(split_summary(line, sentence_mark, split_sentences=False))
+
+
+def _make(args: argparse.Namespace) -> None:
+    check_at_least(0, seed=args.seed)
+    files = named_files(args.system)
+    lines = read_summaries([args.source, *files.values()])
+    for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
+        warn("etads-human", find_leftovers(name, summaries))
+    sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
+    if args.out.resolve() in args.key.resolve().parents:
+        raise ValueError(f"--key {args.key}: choose a place outside {args.out}, which annotators will get")
+    for path in (args.key, args.out):
+        if path.exists() and (path.is_file() or any(path.iterdir())):
+            raise ValueError(f"{path} exists; its sheets may have been given out already")
+    outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
+    each = args.items if args.each is None else args.each
+    key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
+    args.out.mkdir(parents=True, exist_ok=True)
+    args.key.parent.mkdir(parents=True, exist_ok=True)
+    args.key.write_text(json.dumps(key, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for annotator, sheet in key["sheets"].items():
+        # with a byte order mark, without which spreadsheets do not recognise UTF-8
+        table = csv_sheet(annotator, sheet, sources, outputs)
+        (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
+        page = html_sheet(annotator, sheet, sources, outputs)
+        (args.out / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
+    ratings = args.annotators * each * len(files)
+    print(
+        f"{args.annotators} sheets in {args.out}, {each} documents each, {ratings} summaries to rate; key: {args.key}"
+    )
+
+
+def _score(args: argparse.Namespace) -> None:
+    check_at_least(1, bootstrap=args.bootstrap)
+    check_at_least(0, seed=args.seed)
+    check_writable("--json", args.json)
+    key = read_key(args.key)
+    ratings: List[Rating] = []
+    problems: List[str] = []
+    seen: Dict[Tuple[str, str, str], str] = {}
+    for path in args.sheets:
+        found, messages = read_sheet(path, key, seen)
+        ratings += found
+        problems += messages
+    warn("etads-human", problems)
+    if problems and not args.skip_malformed:
+        raise ValueError(f"{len(problems)} wrong lines; mend them, or leave them out with --skip-malformed")
+    if not ratings:
+        raise ValueError("the sheets hold no rating")
+    expected = len(CRITERIA) * sum(len(letters) for sheet in key["sheets"].values() for letters in sheet.values())
+    given = sum(len(rating.values) for rating in ratings)
+    report = aggregate_ratings(ratings, key["systems"], args.bootstrap, args.seed)
+    rows = []
+    for system in key["systems"]:
+        row = [system]
+        for criterion in CRITERIA:
+            scores = report[criterion]["systems"][system]
+            low, high = scores["interval"] or (None, None)
+            row.append("-" if low is None else f"{scores['mean']:.2f} [{low:.2f}, {high:.2f}]")
+        rows.append([*row, str(report[CRITERIA[0]]["systems"][system]["summaries"])])
+    for level in ("ordinal", "interval"):
+        alphas = [report[criterion]["alpha"][level] for criterion in CRITERIA]
+        rows.append([f"alpha, {level}", *("-" if alpha is None else f"{alpha:.3f}" for alpha in alphas), ""])
+    print(tabulate(rows, ["system", *CRITERIA, "summaries"], tablefmt="pipe", disable_numparse=True))
+    annotators = len({rating.annotator for rating in ratings})
+    counts = f"ratings:{given}/{expected}|annotators:{annotators}/{len(key['sheets'])}|left-out:{len(problems)}"
+    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{__version__}"
+    print(f"\n{given} of {expected} ratings were given\n{signature}")
+    if args.json:
+        everything = {"criteria": report, "problems": problems, "signature": signature}
+        Path(args.json).write_text(json.dumps(everything, indent=2) + "\n", encoding="utf-8")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads-human`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-human", lambda: _make(args) if args.command == "make" else _score(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

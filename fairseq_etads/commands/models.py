@@ -1,0 +1,75 @@
+"""The command ``etads-models``: list the named architectures, show the options of one, or write configurations."""
+
+import argparse
+import logging
+import sys
+import warnings
+from pathlib import Path
+from typing import List, Optional
+
+from ..platform.console import Parser, run
+from ..platform.errors import InputError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-models",
+        description="List the named architectures with their numbers of parameters, or the options of one of them.",
+        epilog="examples:  etads-models            etads-models etads            etads-models --configs configs",
+    )
+    parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
+    parser.add_argument(
+        "--vocabulary", type=int, default=50000, help="entries of the documents' dictionary (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--target-vocabulary",
+        type=int,
+        help="entries of the summaries' dictionary, or of the one dictionary that some architectures need (default: as "
+        "many as documents know)",
+    )
+    parser.add_argument(
+        "--configs",
+        metavar="DIR",
+        type=Path,
+        help="write DIR/ARCH.yaml for fairseq-hydra-train, for every architecture",
+    )
+    return parser
+
+
+def _show(args: argparse.Namespace) -> None:
+    if args.arch and args.configs:
+        raise InputError(f"--configs {args.configs}: goes without ARCH {args.arch}; it writes every architecture's")
+    for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
+        if size is not None and size < 5:
+            raise InputError(f"{option} {size}: choose 5 or more")
+    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # and it writes a debugging line for every model
+    # here, so that --help, --version and wrong options are answered without waiting for fairseq
+    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
+    from ..jobs.architectures import PRESETS, describe, options_of
+
+    if args.configs:
+        from ..jobs.configurations import write_configurations
+
+        written = write_configurations(args.configs)
+        print(f"{len(written)} configurations: {args.configs}/ARCH.yaml")
+        return
+    if args.arch:
+        if args.arch not in PRESETS:
+            raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
+        options_of(args.arch).print_help()
+        return
+    rows = [("--arch", "parameters", "what it changes"), *describe(args.vocabulary, args.target_vocabulary)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for arch, count, changes in rows:
+        print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-models`` and return its exit code."""
+    args = _parser().parse_args(argv)
+    return run("etads-models", lambda: _show(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The command ``etads-plot``: the curves of one or several trainings from their logs."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from ..evaluation.curves import MOST_POINTS, draw_curves
+from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
+from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
+from ..platform.console import Parser, printable
+from ..platform.errors import InputError
+from ..text.files import STANDARD_INPUT
+from .scoring_options import check_writable, run, warn
+
+DEFAULT_NAME = "curves.png"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-plot",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Draw the curves of trainings from their logs: loss, perplexity, learning rate, gradient norm, and "
+        "whatever else was logged.",
+        epilog=f"""\
+examples:
+  etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
+  etads-plot runs/etads runs/basic --out comparison.pdf    # two trainings in the same panels
+  etads-plot train.log --figures loss,ppl,rouge2 --out few.png
+
+  A RUN is a folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
+  output; --log-format simple or json), perhaps compressed; - is standard input. A panel for each figure, with the
+  number of updates from left to right: a line for training, marked points for each validation set. Where training went
+  on from a checkpoint, the later figures count. Curves of more than {MOST_POINTS} points show means over neighbouring
+  points. Needs matplotlib (pip install matplotlib).""",
+    )
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", help="folder of a training, or its log file")
+    add(
+        "--out",
+        metavar="FILE",
+        help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} beside the first log)",
+    )
+    add("--figures", metavar="LIST", help="draw these figures only, by their names in the log, separated by commas; "
+        "also such as wps or wall, which are left out otherwise (default: all that are about the model)")  # fmt: skip
+    return parser
+
+
+def short_names(runs: Sequence[str]) -> List[str]:
+    """What to call each run in the legend: the last part of its path that tells it from the others."""
+    parts = [Path(run).parts or (run,) for run in runs]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(runs):
+            return names
+    raise InputError(f"RUN {next(run for run in runs if runs.count(run) > 1)} is given twice")
+
+
+def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
+    """Name -> log of each run; a run without figures is left out with a warning if others have some.
+
+    Raises:
+        InputError: a log cannot be read, or none has figures.
+    """
+    logs: Dict[str, TrainingLog] = {}
+    for name, given in zip(short_names(runs), runs):
+        path = find_log(given)
+        if str(path) != STANDARD_INPUT and not path.is_file():
+            raise InputError(f"RUN {given}: no such file or folder")
+        try:
+            logs[printable(name)] = read_log(path)
+        except InputError as error:
+            if len(runs) == 1:
+                raise
+            warn("etads-plot", [f"{error}; left out"])
+    if not logs:
+        raise InputError(f"none of the {len(runs)} logs has figures of training")
+    return logs
+
+
+def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
+    """The figures that --figures names; InputError if no log has one of them."""
+    if text is None:
+        return None
+    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    known = list(dict.fromkeys(name for log in logs.values() for name in log.figures))
+    for name in names:
+        if name not in known:
+            raise InputError(f'--figures "{name}": not in the log; choose of {", ".join(known)}')
+    if not names:
+        raise InputError(f"--figures: choose of {', '.join(known)}")
+    return names
+
+
+def _describe(name: str, log: TrainingLog) -> str:
+    """A training in a line: how far it is, how often it was validated, and its lowest validation loss."""
+    said = [f"{log.updates:,} updates"]
+    for kind, count in log.validations.items():
+        about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
+        losses = log.figures.get("loss", {}).get(kind)
+        if losses:
+            best = min(losses, key=lambda update: losses[update])
+            about += f", the lowest loss {losses[best]:g} after update {best:,}"
+        said.append(about)
+    if not log.validations:
+        said.append("no validation in the log: curves of training only")
+    if not any(TRAIN in kinds for kinds in log.figures.values()):
+        said.append("no figures of training in the log: validation only")
+    return f"{name}: {'; '.join(said)}"
+
+
+def _plot(args: argparse.Namespace) -> None:
+    first = Path(args.runs[0])
+    beside = first if first.is_dir() else first.parent
+    out = args.out or str(beside / DEFAULT_NAME)
+    check_writable("--out", out, *PLOT_SUFFIXES)
+    check_matplotlib("etads-plot")
+    logs = _read(args.runs)
+    draw_curves(logs, out, _chosen(args.figures, logs))
+    for name, log in logs.items():
+        print(_describe(name, log))
+    print(f"curves: {printable(out)}")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads-plot`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-plot", lambda: _plot(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

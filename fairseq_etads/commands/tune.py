@@ -1,0 +1,336 @@
+"""The command ``etads-tune``: options of decoding of a model folder, chosen on documents with references.
+
+It stands here because it reads documents as preparation does.
+"""
+
+import argparse
+import functools
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..jobs.tuning.choices import (
+    MERT_METRICS,
+    MERT_ROUNDS,
+    METRICS,
+    MOST_DOCUMENTS,
+    STARTING_POINTS,
+    TRIALS,
+    check_options,
+)
+from ..platform.console import Parser, limit_caches_of_shapes, printable, run
+from ..platform.errors import InputError
+from ..summarizer.folder.config import find_folder, read_config
+from ..text.csv_rows import COLUMNS
+from ..text.files import STANDARD_INPUT
+from ..text.records import SOURCE_COLUMNS, column_names, guess_format, read_documents
+from ..text.words import SENTENCE_MARK
+
+TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
+PLOT = "tuning.png"
+EXAMPLES = """\
+examples:
+  etads-tune model valid.source valid.target                   20 trials; the table, and what to make of it
+  etads-tune model valid.jsonl --trials 50 --metric rougeL --write
+  etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
+  etads-tune model valid.source valid.target --mert --write    the weights of --extractive-weights, by MERT
+
+Options that can be searched are those of decoding (etads-summarize --help), but for --infer-dtype and
+--ngram-ignore-tokens. Without --search they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len;
+the values of lengths come from the references. --range says which values an option may have, and searches it, too.
+Trial 0 is the folder's present defaults, so the best is never worse on these documents.
+
+Run it again with the same --out after an interruption, or with more --trials: it goes on where it was.
+docs/tuning.md says more.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-tune",
+        description="Find good options of decoding for a model folder on documents with references.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", type=Path, help="the model folder")
+    add("source", metavar="DOCUMENTS", type=Path, help="a document a line; or JSON lines or CSV, also with references")
+    add("target", metavar="REFERENCES", type=Path, nargs="?", help="the reference of each document, in the same order")
+    add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
+    add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
+    add("--trials", metavar="N", type=int,
+        help=f"settings to try in all (default: {TRIALS}; with --mert, rounds of decoding, {MERT_ROUNDS})")  # fmt: skip
+    add("--metric", choices=MERT_METRICS,
+        help=f"what is maximised: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with --mert "
+        f"also recall in the first 75 bytes (default: {MERT_METRICS[0]})")  # fmt: skip
+    add("--documents", metavar="N", type=int, default=MOST_DOCUMENTS, dest="most_documents",
+        help="of more documents, take N at random, the same in every trial (default: %(default)s)")  # fmt: skip
+    add("--search", metavar="LIST", default="", help="options to search, separated by commas")
+    add("--range", metavar="NAME=VALUES", action="append", default=[], dest="ranges",
+        help="values of an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated")  # fmt: skip
+    add(
+        "--mert",
+        action="store_true",
+        help="tune the weights of --extractive-weights instead, by minimum-error-rate training on n-best lists",
+    )
+    add("--nbest", metavar="N", type=int, help="with --mert, hypotheses of a document, and the beam (default: 100)")
+    add("--starting-points", metavar="N", type=int,
+        help=f"with --mert, where its search begins, at random but for one (default: {STARTING_POINTS})")  # fmt: skip
+    add("--out", metavar="DIR", type=Path, help="where trials, tables and the plot go (default: FOLDER-tuning)")
+    add("--seed", metavar="N", type=int, default=1, help="of the search and of the documents (default: %(default)s)")
+    add("--write", action="store_true", help="make the best options the defaults of FOLDER")
+    add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
+    add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
+    add("--encoder-memory", metavar="MIB", type=int, default=1024,
+        help="most memory for encoder states, which are then computed once (default: %(default)s)")  # fmt: skip
+    add("--quiet", action="store_true", help="say nothing but the results and what went wrong")
+    return parser
+
+
+def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
+    """The texts of a file, which is lines or a table; those of several lines keep them."""
+    if str(path) == STANDARD_INPUT:
+        raise InputError(f"{option} -: must be a file, which a second run can read again")
+    if not path.is_file():
+        raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
+    kind, column = guess_format([path]), ""
+    if kind != "lines":
+        names = column_names(path, kind)
+        column = asked or next((name for name in usual if name in names), "")
+        if not column or (column.lower() if kind == "csv" else column) not in names:
+            raise InputError(f"{column_option} {asked or 'is needed'}: {path} has {', '.join(names)}")
+    elif asked:
+        raise InputError(f"{column_option} {asked}: {path} has lines, not fields")
+    texts = []
+    for document in read_documents([path], kind, column, ""):
+        if document.problem:
+            raise InputError(document.problem)
+        texts.append(document.text)
+    if not texts:
+        raise InputError(f"{option} {path}: empty")
+    return texts
+
+
+def _pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
+    """The documents, and the references in one line each."""
+    target = args.target or args.source
+    documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
+    if args.target is None and guess_format([args.source]) == "lines":
+        raise InputError(f"REFERENCES are missing: {args.source} has lines, not fields of documents and references")
+    references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
+    if len(documents) != len(references):
+        raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
+    lines = ([line.strip() for line in reference.split("\n") if line.strip()] for reference in references)
+    return documents, [f" {SENTENCE_MARK} ".join(sentences) for sentences in lines]
+
+
+def _ranges(given: List[str]) -> Dict[str, str]:
+    """Option -> its values, as --range gives them."""
+    ranges: Dict[str, str] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not (name.strip() and equals and values.strip()):
+            raise InputError(f"--range {text}: must be NAME=LOW:HIGH, NAME=LOW:HIGH:STEP or NAME=A,B,C")
+        if name in ranges:
+            raise InputError(f"--range {text}: {name} is given twice")
+        ranges[name] = values
+    return ranges
+
+
+def _listener(metric: str, quiet: bool) -> Any:
+    """Progress on a terminal, and a line for each trial."""
+    from tqdm import tqdm
+
+    from ..jobs.tuning.tune import Listener
+
+    class Progress(Listener):
+        bar: Any = None
+        number = trials = first = 0
+        started = 0.0
+
+        def say(self, text: str) -> None:
+            if not quiet:
+                print(f"== {printable(text)}", file=sys.stderr)
+
+        def begin(self, number: int, trials: int, documents: int) -> None:
+            if not self.started:
+                self.started, self.first = time.monotonic(), number
+            self.number, self.trials = number, trials
+            self.bar = tqdm(total=documents, desc=f"trial {number}", unit=" documents", leave=False,
+                            disable=True if quiet else None, file=sys.stderr)  # fmt: skip
+
+        def advance(self, documents: int) -> None:
+            self.bar.update(documents)
+
+        def end(self, trial: Any, best: Any) -> None:
+            self.bar.close()
+            each = (time.monotonic() - self.started) / (trial.number + 1 - self.first)
+            left = each * (self.trials - 1 - trial.number)
+            about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
+            scores = f"{trial.score(metric):.2f}, best {best.score(metric):.2f} (trial {best.number})"
+            self.say(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
+
+    return Progress()
+
+
+def _check_matplotlib() -> bool:
+    """Whether the plot can be drawn."""
+    from ..evaluation.plots import check_matplotlib
+
+    try:
+        check_matplotlib("the plot")
+    except ValueError as error:
+        print(f"etads-tune: warning: {error}; going on without it", file=sys.stderr)
+        return False
+    return True
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse impossible options, and give those that depend on --mert their defaults."""
+    if args.encoder_memory < 0:
+        raise InputError(f"--encoder-memory {args.encoder_memory}: choose 0 (encode again in each trial) or more")
+    if args.seed < 0:
+        raise InputError(f"--seed {args.seed}: choose 0 or more")
+    for option, value, needs_mert in (
+        ("--nbest", args.nbest, True),
+        ("--starting-points", args.starting_points, True),
+        ("--search", args.search or None, False),
+        ("--range", " --range ".join(args.ranges) or None, False),
+    ):
+        if value is not None and needs_mert != args.mert:
+            raise InputError(f"{option} {value} has no effect {'without' if needs_mert else 'with'} --mert")
+    metrics, usual_trials = (MERT_METRICS, MERT_ROUNDS) if args.mert else (METRICS, TRIALS)
+    args.metric = args.metric or metrics[0]
+    args.trials = usual_trials if args.trials is None else args.trials
+    numbers = {"trials": args.trials, "documents": args.most_documents, "max_tokens": args.max_tokens}
+    given = {name: getattr(args, name) for name in ("nbest", "starting_points") if getattr(args, name) is not None}
+    check_options(args.metric, metrics, **numbers, **given)
+    bundled = find_folder(args.folder)
+    if bundled != args.folder:
+        raise InputError(
+            f"FOLDER {args.folder} comes with the package; tune a copy of it: cp -r {bundled} my-{args.folder}"
+        )
+    read_config(args.folder)
+
+
+def _tune(args: argparse.Namespace) -> None:
+    _check(args)
+    ranges = _ranges(args.ranges)
+    documents, references = _pairs(args)
+    out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is a file; name a folder")
+    limit_caches_of_shapes()
+    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
+    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
+
+    from ..summarizer import Summarizer
+    from ..summarizer.folder.defaults import check_writable
+
+    if args.write:
+        check_writable(args.folder)
+    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+    common = {
+        "most_documents": args.most_documents,
+        "seed": args.seed,
+        "max_tokens": args.max_tokens,
+        "state_bytes": args.encoder_memory << 20,
+        "listener": _listener(args.metric, args.quiet),
+    }
+    load = functools.partial(Summarizer.load, args.folder, args.device)
+    if args.mert:
+        _tune_weights(args, load, documents, references, out, common)
+    else:
+        _try_options(args, load, documents, references, out, ranges, common)
+
+
+def _try_options(
+    args: argparse.Namespace,
+    load: Callable[[], Any],
+    documents: List[str],
+    references: List[str],
+    out: Path,
+    ranges: Dict[str, str],
+    common: Dict[str, Any],
+) -> None:
+    """Trials of options, their tables, and with --write the best in the folder."""
+    from ..jobs.tuning import report
+    from ..jobs.tuning.proposals import check_optuna
+    from ..jobs.tuning.tune import tune
+
+    check_optuna()
+    draws = _check_matplotlib()
+    search = [name for name in args.search.split(",") if name.strip()]
+    tuning = tune(
+        load(),
+        documents,
+        references,
+        out,
+        trials=args.trials,
+        metric=args.metric,
+        search=search,
+        ranges=ranges,
+        **common,
+    )
+    report.write_tables(tuning, out)
+    if draws:
+        from ..jobs.tuning.plots import draw_tuning
+
+        draw_tuning(tuning, str(out / PLOT))
+    print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
+    print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
+    best = tuning.best
+    _write(args, f"the options of trial {best.number}", best.decoding if best.number else None,
+           lambda: report.card_note(tuning, args.source.name))  # fmt: skip
+
+
+def _tune_weights(
+    args: argparse.Namespace,
+    load: Callable[[], Any],
+    documents: List[str],
+    references: List[str],
+    out: Path,
+    common: Dict[str, Any],
+) -> None:
+    """Rounds of minimum-error-rate training, and with --write the best weights in the folder."""
+    from ..jobs.tuning.extractive_weights import NBEST, as_option, tune_weights
+
+    summarizer = load()
+    tuning = tune_weights(
+        summarizer, documents, references, out, rounds=args.trials, metric=args.metric, nbest=args.nbest or NBEST,
+        points=args.starting_points or STARTING_POINTS, **common,
+    )  # fmt: skip
+    tuning.write(out)
+    weights = as_option(tuning.best.weights)
+    print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
+    print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
+    print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
+    decoding = {**summarizer.config.decoding, "extractive_weights": weights}
+    _write(args, f"the weights of round {tuning.best.number}", decoding if tuning.best.number else None,
+           lambda: tuning.card_note(args.source.name))  # fmt: skip
+
+
+def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
+    """With --write, make options the folder's defaults; None: the folder's own are the best."""
+    from ..summarizer.folder.defaults import set_decoding
+
+    if not args.write:
+        return
+    if decoding is None:
+        print("--write: the folder's defaults are the best, so nothing is written")
+        return
+    set_decoding(args.folder, decoding, note())
+    print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run ``etads-tune`` and return its exit code, 2 after an error, which is one line on stderr."""
+    args = _parser().parse_args(argv)
+    return run("etads-tune", lambda: _tune(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Files of labels and of probabilities, which stand beside the data that they are about, and refuse other text.
+
+    labels.words.SPLIT             made by etads-labels --kind words
+    labels.sentences.SPLIT         made by etads-labels --kind match, extract or distribution
+    probabilities.words.SPLIT, probabilities.sentences.SPLIT        made by etads-select
+
+The first line is a comment with a JSON object: what made the file, "documents", how many follow, and "truncate_source",
+how many of a document's tokens were read. Then each document has a line: 16 hexadecimal digits of its hash, a tab, and
+fields separated by spaces:
+
+    words           a number for each token; "-" for sentence marks
+    sentences       of labels: for each sentence of the summary (with "extract": of what is extracted) the number of a
+                    sentence of the document or, with "distribution", pairs such as 0:0.25,3:0.75 ("-": none). Of
+                    probabilities: a number for each sentence of the document; "-" for one without words
+"""
+
+import contextlib
+import hashlib
+import json
+import mmap
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ...platform.errors import InputError
+
+UNITS = ("words", "sentences")
+NOTHING = "-"
+
+
+def source_hash(tokens: Sequence[str]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of a document's line: its tokens, all of them, with spaces."""
+    return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def file_name(what: str, unit: str, split: str) -> str:
+    """The name of a file of ``what``, "labels" or "probabilities"."""
+    return f"{what}.{unit}.{split}"
+
+
+@contextlib.contextmanager
+def _atomic(path: Path) -> Iterator[Any]:
+    """A file for writing that appears under its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
+    """Write a file.
+
+    Args:
+        header: of the file. rows: of each document its hash and its fields.
+    """
+    with _atomic(path) as file:
+        file.write(f"# {json.dumps(header)}\n")
+        for digest, fields in rows:
+            file.write(f"{digest}\t{' '.join(fields)}\n")
+
+
+class SelectionFile:
+    """A file of labels or probabilities, whose lines are read when they are asked for.
+
+    Attributes:
+        header: what its first line says.
+
+    Raises:
+        InputError: there is no such file, or it is not whole.
+    """
+
+    def __init__(self, path: Path, option: str):
+        self.path = path
+        self._map: Optional[mmap.mmap] = None
+        try:
+            with open(path, "rb") as file:
+                first = file.readline()
+                if not first.startswith(b"# "):
+                    raise ValueError("its first line is no comment")
+                self.header: Dict[str, Any] = json.loads(first[2:])
+                starts = [len(first)]
+                for line in file:
+                    starts.append(starts[-1] + len(line))
+                complete = int(self.header["documents"]) == len(starts) - 1 and (len(starts) == 1 or line[-1:] == b"\n")
+        except FileNotFoundError:
+            raise InputError(f"{option}: there is no {path}; {_maker(path.name)} makes it") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
+        if not complete:
+            raise InputError(
+                f"{option}: {path} is damaged: it has {len(starts) - 1:,} lines, and there should be "
+                f"{self.header['documents']:,}; make it again"
+            )
+        self._starts = np.array(starts)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled: all but the open file."""
+        return {**vars(self), "_map": None}
+
+    def row(self, number: int) -> Tuple[str, List[str]]:
+        """Hash and fields of a document.
+
+        Raises:
+            InputError: the line is damaged.
+        """
+        if self._map is None:
+            with open(self.path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        line = self._map[self._starts[number] : self._starts[number + 1]].decode("utf-8", "replace")
+        digest, tab, rest = line.rstrip("\n").partition("\t")
+        if not tab:
+            raise InputError(f"{self.path}, line {number + 2}: it has no tab")
+        return digest, rest.split()
+
+    def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
+        """The fields of a document, whose tokens are given.
+
+        Raises:
+            InputError: the file was made of another text.
+        """
+        digest, fields = self.row(number)
+        if digest != source_hash(tokens):
+            raise InputError(
+                f"{self.path}, line {number + 2}: it was made of another document than number {number} (from 0) of "
+                f"the data, so its order or text is different; {_maker(self.path.name)} makes it again"
+            )
+        return fields
+
+
+def _maker(name: str) -> str:
+    return "etads-labels" if name.startswith("labels.") else "etads-select"

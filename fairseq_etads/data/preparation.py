@@ -1,0 +1,210 @@
+"""The settings of etads-prepare, which prepare.json records, and the options that treat new text in the same way."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List
+
+from ..platform.errors import InputError
+from ..text.checksums import Checksums
+from ..text.words import SENTENCE_MARK, WORD_KINDS
+
+TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2")
+FACTORS = ("pos", "ner", "tf", "idf")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of etads-prepare that decide the result; prepare.json has them under these names.
+
+    Attributes:
+        tokens: one of TOKENS. words: one of WORD_KINDS, or empty for the default that goes with ``tokens``.
+        size: BPE merges, SentencePiece pieces or words kept; GPT-2's pieces are given.
+        source_marks, target_marks: keep sentence marks in documents, in summaries.
+        separate: a dictionary for documents and one for summaries, of ``source_size`` and ``target_size`` words; 0 is
+            ``size`` words, or all subwords. Otherwise there is one for both sides, of which the summaries know
+            ``target_size`` words; 0 is all that the documents know.
+        factors: some of FACTORS. tf_bins, idf_bins: how many bins those two have.
+        spacy_model: what makes the factors pos and ner; empty: they are read from files.
+    """
+
+    tokens: str = "bpe"
+    size: int = 8000
+    lowercase: bool = True
+    words: str = ""
+    source_marks: bool = False
+    target_marks: bool = True
+    separate: bool = False
+    source_size: int = 0
+    target_size: int = 0
+    factors: List[str] = field(default_factory=list)
+    tf_bins: int = 10
+    idf_bins: int = 10
+    spacy_model: str = ""
+
+    @property
+    def is_sentencepiece(self) -> bool:
+        return self.tokens.startswith("sentencepiece")
+
+    @property
+    def reads_raw_text(self) -> bool:
+        """Whether subwords are pieces of text that is not cut into words first."""
+        return self.is_sentencepiece or self.tokens == "gpt2"
+
+    @property
+    def word_kind(self) -> str:
+        """One of WORD_KINDS: ``words``, or the default."""
+        return self.words or ("raw" if self.reads_raw_text else "moses")
+
+    @property
+    def subword_files(self) -> List[str]:
+        """Names of the files of the subword model, the one that encodes text first."""
+        files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
+        return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+
+    @property
+    def needed_files(self) -> List[str]:
+        """Those of ``subword_files`` that encode text; SentencePiece's other file is for people."""
+        return [name for name in self.subword_files if name != "sentencepiece.vocab"]
+
+    def check(self) -> None:
+        """Raise InputError, which names the option, for values that are impossible or do not fit together."""
+        if self.size < 1:
+            raise InputError(f"--size {self.size}: choose 1 or more")
+        for name in ("source_size", "target_size"):
+            value = getattr(self, name)
+            option = f"--{name.replace('_', '-')} {value}"
+            if value < 0:
+                raise InputError(f"{option}: choose 1 or more")
+            if value and not self.separate and name == "source_size":
+                raise InputError(f"{option}: goes with --separate-dictionaries; one dictionary has --size words")
+        if self.tokens == "word" and not self.separate and self.target_size >= self.size:
+            raise InputError(
+                f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the one "
+                "dictionary, or leave it out"
+            )
+        if self.reads_raw_text != (self.word_kind == "raw"):
+            wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
+            raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
+        if self.tokens == "gpt2":
+            self._check_gpt2()
+        if len(set(self.factors)) != len(self.factors):
+            raise InputError(f"--factors {' '.join(self.factors)}: name each once")
+        for name in ("tf", "idf"):
+            bins = getattr(self, f"{name}_bins")
+            if bins < 2:
+                raise InputError(f"--{name}-bins {bins}: choose 2 or more")
+        tagged = {"pos", "ner"}.intersection(self.factors)
+        if self.spacy_model and not tagged:
+            raise InputError(f"--spacy-model {self.spacy_model}: goes with --factors pos or ner")
+        if tagged and not self.spacy_model and self.word_kind == "moses":
+            raise InputError(
+                "--words moses: tags of words cannot be followed through Moses's rules, which look across spaces; "
+                "choose ptb or spaces, or --spacy-model"
+            )
+
+    def _check_gpt2(self) -> None:
+        """Raise InputError for options that have no meaning for GPT-2's pieces."""
+        if self.size != Settings.size:
+            raise InputError(
+                f"--size {self.size} has no effect with --tokens gpt2, whose pieces are given: leave it out"
+            )
+        if self.source_marks or self.target_marks:
+            side = "source" if self.source_marks else "target"
+            raise InputError(f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave them out")
+        if self.factors:
+            raise InputError(
+                f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be followed back to their words"
+            )
+
+    def wanted_words(self) -> Dict[str, int]:
+        """How many words each side ("source", "target") is to know at least; sides without a wish are left out."""
+        size = self.size if self.tokens == "word" else 0
+        source = self.source_size or size
+        return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
+
+    @classmethod
+    def from_record(cls, record: Any) -> "Settings":
+        """The settings that :meth:`record` wrote.
+
+        Raises:
+            ValueError: it is no such record; says which name or value is wrong.
+        """
+        if not isinstance(record, dict):
+            raise ValueError("settings is not an object")
+        defaults = asdict(cls())
+        for name, value in record.items():
+            if name not in defaults:
+                raise ValueError(f"unknown setting {name[:40]!r}")
+            if type(value) is not type(defaults[name]):
+                raise ValueError(f"{name} is of type {type(value).__name__}, not {type(defaults[name]).__name__}")
+        for name, choices in (("tokens", TOKENS), ("words", ("", *WORD_KINDS))):
+            if record.get(name, choices[0]) not in choices:
+                raise ValueError(f"{name} is {record[name][:40]!r}, not one of {', '.join(filter(None, choices))}")
+        unknown = [value for value in record.get("factors", []) if value not in FACTORS]
+        if unknown:
+            raise ValueError(f"factors has {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
+        return cls(**record)
+
+    def record(self) -> Dict[str, Any]:
+        """What prepare.json says: the first three settings, and all others that are not at their defaults."""
+        defaults = asdict(Settings())
+        always = ("tokens", "size", "lowercase")
+        return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
+
+
+def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
+    """Options with which fairseq-interactive and fairseq-generate treat text as ``out`` was treated; without dashes.
+
+    Args:
+        record: settings as in prepare.json. out: the prepared directory, which holds the subword model.
+    """
+    settings = Settings(**record)
+    options: Dict[str, Any] = {"tokenizer": "etads"}
+    if settings.word_kind != "moses":
+        options["text-words"] = settings.word_kind
+    if not settings.lowercase:
+        options["text-keep-case"] = True
+    if settings.source_marks:
+        options["text-sentence-marks"] = "insert"
+    if settings.tokens == "bpe":
+        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
+    if settings.is_sentencepiece:
+        options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
+    if settings.tokens == "gpt2":
+        encoder, merges = (str(out / name) for name in settings.subword_files)
+        options.update({"bpe": "gpt2", "gpt2-encoder-json": encoder, "gpt2-vocab-bpe": merges})
+    return options
+
+
+def command_line(options: Dict[str, Any]) -> List[str]:
+    """Options as the words of a command line; the value True stands for a flag."""
+    return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
+
+
+def prepared_options(prepared: Path) -> Dict[str, Any]:
+    """The options with which fairseq treats new text like that of a prepared directory.
+
+    Raises:
+        InputError: prepare.json or the subword model is damaged.
+    """
+    settings = settings_of(prepared, "--prepared")
+    Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
+    return inference_options(settings.record(), prepared)
+
+
+def settings_of(prepared: Path, option: str) -> Settings:
+    """The settings of a prepared directory, which ``option`` names.
+
+    Raises:
+        InputError: it is not complete, or prepare.json is damaged.
+    """
+    path = prepared / "prepare.json"
+    if not path.is_file() or not (prepared / "bin" / "complete").is_file():
+        raise InputError(f"{option} {prepared}: not a directory that etads-prepare has finished")
+    try:
+        settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
+        settings.check()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # InputError is a ValueError
+        raise InputError(f"{option} {prepared}: prepare.json is damaged ({error})") from None
+    return settings

@@ -1,0 +1,131 @@
+"""The named architectures, their numbers of parameters, and their options; for the command ``etads-models``.
+
+``fairseq-train --help`` does not show these options: it stops before it looks at ``--arch`` and ``--task``.
+"""
+
+import argparse
+import shlex
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import DictConfig, OmegaConf
+
+from ..models import rnn, transformer_options
+from ..systems.abs import options as nnlm_options
+from ..systems.convs2s import options as convs2s_options
+from ..text.words import SENTENCE_MARK
+from ..training.options import SummarizationConfig
+from ..training.task import SummarizationTask
+from ..vocabulary.dictionary import with_known_words
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    **transformer_options.PRESETS,
+    **rnn.PRESETS,
+    **convs2s_options.PRESETS,
+    **nnlm_options.PRESETS,
+}
+"""Named architectures of all families -> the options that each changes, with their values."""
+FACTOR_VALUES = 50
+"""Number of values that each source factor is assumed to have when parameters are counted."""
+
+
+def numbered_dictionary(size: int) -> Dictionary:
+    """A dictionary of ``size`` entries, special symbols included, whose words are numbers; for counts and timings."""
+    dictionary = Dictionary()
+    for number in range(size - len(dictionary)):
+        dictionary.add_symbol(str(number))
+    return dictionary
+
+
+def architecture_config(arch: str, **changes: Any) -> DictConfig:
+    """The options of an architecture, some of them changed, as fairseq-train hands them to its model.
+
+    fairseq composes the options of everything that it has by Hydra, which takes half a second.
+
+    Raises:
+        omegaconf.errors.OmegaConfBaseException: the model has no such option, or not with such a value.
+    """
+    options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
+    options.merge_with({"_name": arch, **changes})
+    composed = OmegaConf.to_container(OmegaConf.create({"model": options}), resolve=True, enum_to_str=True)
+    model = OmegaConf.create(composed).model
+    OmegaConf.set_struct(model, True)
+    return model
+
+
+def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
+    """Parameters of an architecture with its default options; shared parameters count once.
+
+    Args:
+        arch: a name in ``PRESETS``.
+        vocabulary: entries of the documents' dictionary, special symbols included.
+        target_vocabulary: entries of the summaries' dictionary or, where the architecture needs one for both sides, how
+            many of its entries summaries know; None: as many as documents.
+
+    Returns:
+        Their number; None if the architecture needs one dictionary and summaries were to know more of it.
+    """
+    cfg = architecture_config(arch)
+    source = target = numbered_dictionary(vocabulary - 1)
+    source.add_symbol(SENTENCE_MARK)
+    if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):
+        if target_vocabulary > vocabulary:
+            return None
+        target = with_known_words(source, target_vocabulary)
+    elif target_vocabulary is not None:
+        target = numbered_dictionary(target_vocabulary - 1)
+        target.add_symbol("summary")  # instead of the mark, so that dictionaries of equal length differ, too
+    task = SummarizationTask(SummarizationConfig(), source, target)
+    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
+    with torch.device("meta"):  # shapes without memory
+        model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
+    """Name, number of parameters and changed options of each architecture, as text; see :func:`count_parameters`."""
+    for arch, changes in PRESETS.items():
+        changed = " ".join(_flag(option, value) for option, value in changes.items())
+        count = count_parameters(arch, vocabulary, target_vocabulary)
+        yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
+
+
+def _flag(option: str, value: Any) -> str:
+    """An option and its value as on a command line."""
+    name = option.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {shlex.quote(str(value))}"
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Appends defaults to the help of options, except where there is none or the help mentions it itself."""
+
+    def _get_help_string(self, action: argparse.Action) -> Optional[str]:
+        if action.default is None or "default" in (action.help or ""):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def options_of(arch: str) -> argparse.ArgumentParser:
+    """A parser whose help shows the options of the task and of an architecture with their defaults."""
+    parser = argparse.ArgumentParser(
+        prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
+        usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
+        formatter_class=_Formatter,
+        add_help=False,
+    )
+    model = ARCH_MODEL_REGISTRY[arch]
+    gen_parser_from_dataclass(parser.add_argument_group("summarization task"), SummarizationConfig())
+    group = parser.add_argument_group(f"model {arch}")
+    model.add_args(group)
+    preset: Any = getattr(model, "__dataclass")()
+    for action in group._group_actions:  # fairseq leaves the defaults to the dataclass
+        default = getattr(preset, action.dest)
+        if str(default).startswith("${model."):
+            default = f"--{default[8:-1].replace('_', '-')}"
+        action.default = default
+    return parser

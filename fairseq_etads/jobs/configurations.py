@@ -1,0 +1,227 @@
+"""Configurations of ``fairseq-hydra-train``, one for each named architecture, in YAML."""
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import OmegaConf
+
+from ..models import rnn
+from ..systems.abs import options as nnlm_options
+from ..systems.convs2s import options as convs2s_options
+from .architectures import PRESETS
+
+_HEADER = """\
+# {arch}: fairseq-hydra-train --config-dir {folder} --config-name {arch} task.data=/path/to/prepared/bin
+# Made by: etads-models --configs {folder}. Hydra runs in a folder of its own (outputs/DATE/TIME): give absolute paths.
+"""
+_NEEDS = {
+    "pointer_generator_coverage": "It begins with a trained pointer_generator: "
+    "task.init_from=/path/to/checkpoint_best.pt",
+    "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
+    "entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs",
+    "sentence_rewriter": "Its data are pairs of sentences: etads-labels DATA --pairs.",
+}
+"""What a training needs besides the data, where that is part of its system."""
+_SIZES = (
+    *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
+    *("encoder_layers", "decoder_layers", "dropout", "pointer"),
+)
+"""Options of models that stand in every file, so that they need not be looked up to be changed."""
+
+_COMMON: Dict[str, Any] = {
+    "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
+    "task": {"_name": "summarization", "data": "???", "truncate_source": 400, "truncate_target": 100},
+    "criterion": {"_name": "summarization_nll"},
+    "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
+}
+# as scripts/train.sh: ETADS, section 4.1
+_TRANSFORMER: Dict[str, Any] = {
+    "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
+    "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
+    "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
+    "dataset": {"max_tokens": 4096},
+}
+# as train_recurrent and ADADELTA in scripts/common.sh: Nallapati et al. 2016, section 4
+_RECURRENT: Dict[str, Any] = {
+    "task": {"sort_within": 10},
+    "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
+    "lr_scheduler": {"_name": "fixed"},
+    "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
+    "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
+}
+# Gehring et al. 2017, section 4.2: the rate falls to a tenth after each epoch without a better loss, and 1e-4 ends it
+_CONVOLUTIONAL: Dict[str, Any] = {
+    "optimizer": {"_name": "nag", "momentum": 0.99},
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
+    "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
+    "dataset": {"batch_size": 64},
+}
+
+# Rush et al. 2015 and their release: plain gradient descent, whose rate is halved after an epoch without a better loss
+_LANGUAGE_MODEL: Dict[str, Any] = {
+    "task": {"truncate_source": 100, "truncate_target": 50},
+    "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
+    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+    "optimization": {"lr": [0.1], "max_epoch": 20},
+    "dataset": {"batch_size": 64},
+}
+
+
+def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
+    return {
+        "optimizer": {"adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {
+            "_name": "reduce_lr_on_plateau",
+            "lr_shrink": 0.5,
+            "lr_patience": patience,
+            "warmup_updates": 0,
+        },
+        "optimization": {"lr": [rate]},
+    }
+
+
+def _ras(rate: float) -> Dict[str, Any]:
+    return {
+        "task": {"truncate_source": 200, "truncate_target": 30},
+        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent; fairseq's sgd has no Hydra options
+        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+        "optimization": {"lr": [rate], "clip_norm": 2.0},
+        "dataset": {"batch_size": 32},
+    }
+
+
+_GATED = {
+    **_on_plateau(1e-3, 0),
+    "task": {"truncate_source": 100, "truncate_target": 50},
+    "dataset": {"batch_size": 64},
+}
+_GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
+_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt begins with BART's weights
+    "task": {"truncate_source": 1023, "truncate_target": 1023},
+    "criterion": {"label_smoothing": 0.1},
+    "optimizer": {"adam_betas": "(0.9, 0.999)", "weight_decay": 0.01},
+    "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": 500, "total_num_update": 20000},
+    "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
+    "dataset": {"max_tokens": 2048},
+}
+_SEE: Dict[str, Any] = {  # the last of the lengths in scripts/reproduce/see2017_cnndm.sh
+    "task": {"sort_within": 100, "no_end_if_cut": True},
+    "criterion": {"length_normalised": True},
+    "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
+    "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 230000},
+    "dataset": {"batch_size": 16},
+}
+_SELECTION = {**_SEE, "criterion": {**_SEE["criterion"], "selection_loss": 0.2}}
+_OWN: Dict[str, Dict[str, Any]] = {
+    **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
+    "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
+    "es_transformer": _GATED,
+    "gated_es_transformer": _GATED,
+    **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
+    "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
+    "convs2s": {  # as Narayan et al. 2018 on XSum; their dropout is 0.2
+        "task": {"truncate_source": 400, "truncate_target": 90},
+        "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
+        "dataset": {"batch_size": 32},
+    },
+    "convs2s_gigaword": _GIGAWORD,
+    "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
+    # the first of the two stages of scripts/reproduce/entail_gigaword.sh
+    "entail_s2s": {
+        "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
+        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "sentence_avg": True},
+        "dataset": {"batch_size": 64},
+        "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
+    },
+    "sentence_rewriter": {
+        **_on_plateau(1e-3, 0),
+        "task": {"truncate_source": 100, "truncate_target": 30},
+        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
+        "dataset": {"batch_size": 32},
+    },
+    "ras_elman": _ras(0.5),
+    "ras_lstm": _ras(0.1),
+    "pointer_generator": _SEE,
+    "pointer_generator_coverage": {
+        **_SEE,
+        "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
+        "optimization": {**_SEE["optimization"], "max_update": 3000},
+    },
+    # task.init_from and task.extractor begin with both parts, see scripts/reproduce/inconsistency_cnndm.sh
+    "unified_summarizer": {
+        **_SEE,
+        "task": {**_SEE["task"], "truncate_source": 600},
+        "criterion": {
+            **_SEE["criterion"],
+            **{"coverage_loss": 1.0, "extraction_loss": 5.0, "inconsistency_loss": 1.0},
+        },
+        "optimization": {**_SEE["optimization"], "lr": [0.01], "max_update": 80000},
+        "dataset": {"batch_size": 8},
+    },
+    "explicit_selection": _SELECTION,
+    "pg_coverage": {
+        "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
+        "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
+        "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 233000},
+        "dataset": {"batch_size": 16},
+    },
+}
+"""What the papers' trainings change, as in ``scripts/reproduce/``; an optimiser of another name replaces the whole."""
+
+
+def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
+    """Sections of all parts, later ones first; a section with another ``_name`` replaces the one before."""
+    merged: Dict[str, Any] = {}
+    for part in parts:
+        for section, values in part.items():
+            before = merged.get(section, {})
+            other = "_name" in values and before.get("_name", values["_name"]) != values["_name"]
+            merged[section] = {**({} if other else before), **values}
+    return merged
+
+
+def configuration(arch: str) -> Dict[str, Any]:
+    """The sections of the configuration that trains an architecture as its paper does; ``task.data`` is missing."""
+    preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
+    model: Dict[str, Any] = {"_name": arch}
+    for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
+        value = getattr(preset, option, None)
+        if value is not None and not str(value).startswith("${"):
+            model[option] = value if isinstance(value, (bool, int, float)) else str(value)
+    family = _TRANSFORMER
+    for other, presets in (
+        (_RECURRENT, rnn.PRESETS),
+        (_CONVOLUTIONAL, convs2s_options.PRESETS),
+        (_LANGUAGE_MODEL, nnlm_options.PRESETS),
+    ):
+        family = other if arch in presets else family
+    sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
+    order = (
+        "common",
+        "task",
+        "model",
+        "criterion",
+        "optimizer",
+        "lr_scheduler",
+        "optimization",
+        "dataset",
+        "checkpoint",
+    )
+    return {section: sections[section] for section in order}
+
+
+def write_configurations(folder: Path) -> List[Path]:
+    """Write ARCH.yaml for every architecture into a folder, which is made if need be; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for arch in PRESETS:
+        path = folder / f"{arch}.yaml"
+        text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
+        needs = f"# {_NEEDS[arch]}\n" if arch in _NEEDS else ""
+        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + needs + text, encoding="utf-8")
+        written.append(path)
+    return written

@@ -1,0 +1,144 @@
+"""Sentences of documents as their summaries; for the command ``etads-extract``."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Callable, List, Optional, Sequence
+
+from tqdm import tqdm
+
+from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.labels import greedy_extract
+from ..data.labels.texts import Text, summary_sentences
+from ..data.prepared import PreparedPairs
+from ..platform.errors import InputError
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.kinds import detect_subwords
+from .labels import need_marks, open_task
+from .words_to_text import detokenizer_of
+
+SENTENCES, THRESHOLD = 3, 0.15
+
+Extract = Callable[[int, Text, List[str]], List[List[str]]]
+"""Number of a document, its words, and all of its tokens -> the words of the sentences that are taken."""
+
+
+def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
+    """Write the extracts of a split, and say what they are.
+
+    Args:
+        folder: with binarised data. args: of the command. unit: of the probabilities that are needed, "words" or
+            "sentences", or None.
+
+    Raises:
+        InputError: the documents have no sentences, or the probabilities are of other documents.
+        FileNotFoundError: there is no such split.
+    """
+    task = open_task(folder)
+    task.load_dataset(args.subset)
+    pairs = PreparedPairs(task.dataset(args.subset))
+    subwords = detect_subwords(task.src_dict)
+    tokenizer = detokenizer_of(task.src_dict, subwords, folder)
+    if args.by == "oracle" and not pairs.has_summaries:
+        raise InputError(f"--by oracle: split {args.subset} has no summaries")
+    if args.by != "phrases":
+        need_marks(pairs, f"--by {args.by}")
+    extract = _way(args, pairs, subwords, unit, args.labels or folder)
+    words = sentences = 0
+    partial = args.output.with_name(f"{args.output.name}.partial")
+    with open(partial, "w", encoding="utf-8", newline="\n") as file:
+        for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
+            tokens = pairs.document(number)
+            taken = extract(number, Text.of(tokens, subwords, args.truncate_source), tokens)
+            words, sentences = words + sum(map(len, taken)), sentences + len(taken)
+            file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
+    os.replace(partial, args.output)
+    count = max(len(pairs), 1)
+    return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
+
+
+def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Optional[str], labels: Path) -> Extract:
+    """What takes sentences in the way that ``args`` name; ``labels`` is the folder with labels."""
+    if args.by == "labels":
+        return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
+    count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
+
+    def lead(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        return [sentence for sentence in text.sentences() if sentence][:count]
+
+    def oracle(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        sentences = text.sentences()
+        reference = summary_sentences(pairs.summary(number), subwords)
+        known = [pairs.without_unknown(sentence) for sentence in reference]
+        return [sentences[place] for place in greedy_extract(sentences, known)]
+
+    if unit is None:
+        return lead if args.by == "lead" else oracle
+    file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
+    if len(file) != len(pairs):
+        raise InputError(f"--selection: {file.path} is about {len(file):,} documents, and DATA has {len(pairs):,}")
+
+    def values(number: int, tokens: List[str]) -> List[Optional[float]]:
+        return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
+
+    def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        scores = values(number, tokens)
+        if args.threshold is None:
+            return _best(text.sentences(), scores, count)
+        above = sum(score is not None and score > threshold for score in scores)
+        return _best(text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores)))
+
+    def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        scores = _means(text, values(number, tokens))
+        return _best(text.sentences(), scores, count)
+
+    def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        probabilities = _of_words(text, values(number, tokens))
+        found: List[List[str]] = [[] for _ in text.sentences()]
+        for word, place, probability in zip(text.words, text.sentence_numbers(), probabilities):
+            if place is not None and probability is not None and probability > threshold:
+                found[place].append(word)
+        return [words for words in found if words]
+
+    return {"selector": selector, "tagger": tagger, "phrases": phrases}[args.by]
+
+
+def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
+    """What takes the sentences that a file of labels names; raises InputError if it is about something else."""
+    file = SelectionFile(path, "--labels")
+    if len(file) != len(pairs):
+        raise InputError(f"--labels: {path} is about {len(file):,} documents, and DATA has {len(pairs):,}")
+    if file.header.get("kind") == "distribution":
+        raise InputError(f"--labels: {path} has distributions; make labels with etads-labels --kind extract or match")
+
+    def extract(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+        sentences = text.sentences()
+        places = sorted(int(field) for field in file.row_of(number, tokens) if field != NOTHING)
+        return [sentences[place] for place in places if place < len(sentences)]
+
+    return extract
+
+
+def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+    """Values of tokens, which may be fewer than the text has, -> of words."""
+    found: List[Optional[float]] = [None] * len(text.words)
+    for number, value in zip(text.word_numbers, values):
+        found[number] = value
+    return found
+
+
+def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+    """The mean of each sentence's words."""
+    sums = [0.0] * len(text.sentences())
+    counts = [0] * len(sums)
+    for place, value in zip(text.sentence_numbers(), _of_words(text, values)):
+        if place is not None and value is not None:
+            sums[place] += value
+            counts[place] += 1
+    return [total / count if count else None for total, count in zip(sums, counts)]
+
+
+def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
+    """The ``count`` sentences with the largest scores, the earlier ones of equal ones, in the document's order."""
+    scored = [(-score, place) for place, score in enumerate(scores[: len(sentences)]) if score is not None]
+    return [sentences[place] for place in sorted(place for _, place in sorted(scored)[:count]) if sentences[place]]

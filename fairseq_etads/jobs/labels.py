@@ -1,0 +1,236 @@
+"""Labels of the documents of a binarised split, and pairs of sentences; for the command ``etads-labels``."""
+
+import contextlib
+import functools
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from tqdm import tqdm
+
+from ..data.labels.files import NOTHING, source_hash, write_rows
+from ..data.labels.labels import copy_labels, greedy_extract, inverse_frequencies, match_sentences, selection_targets
+from ..data.labels.texts import Text, summary_sentences
+from ..data.prepared import PreparedPairs
+from ..platform.console import leave_signals_to_parent
+from ..platform.errors import InputError
+from ..platform.processes import process_pool
+from ..text.words import SENTENCE_MARK
+from ..training.options import SummarizationConfig
+from ..training.task import SummarizationTask
+from ..vocabulary.kinds import detect_subwords
+from .words_to_text import detokenizer_of
+
+Row = Tuple[str, List[str]]
+CHUNK = 64
+"""Documents that a process labels at a time."""
+
+
+def open_task(folder: Path) -> SummarizationTask:
+    """The task of a folder with binarised data, for reading them."""
+    cfg = SummarizationConfig(data=str(folder))
+    cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
+    return SummarizationTask.setup_task(cfg)
+
+
+def splits_of(folder: Path) -> List[str]:
+    """Which of train, valid and test a folder with binarised data has; raises InputError if none."""
+    found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
+    if not found:
+        raise InputError(f"DATA {folder}: it has none of train, valid and test; name its splits with --subset")
+    return found
+
+
+class Labeller(NamedTuple):
+    """Makes the labels of documents.
+
+    Attributes:
+        pairs: the split. kind: "words", "match", "extract" or "distribution".
+        limit: how many tokens are read of a document.
+        subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
+    """
+
+    pairs: PreparedPairs
+    kind: str
+    limit: int
+    subwords: str
+    idf: Tuple[Dict[str, float], float] = ({}, 1.0)
+
+    def row(self, number: int) -> Row:
+        """The line of a document: its hash and its labels."""
+        tokens = self.pairs.document(number)
+        document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
+        fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
+        return source_hash(tokens), fields
+
+    def _words(self, document: Text, summary: List[str]) -> List[str]:
+        places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
+        # marks stay in the summary, so that no run goes across two of its sentences
+        words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
+        values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
+        spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
+        return [NOTHING if value is None else str(value) for value in spread]
+
+    def matched(self, number: int) -> List[Tuple[str, str]]:
+        """Sentences of the document, each with the sentence of the summary that it matches; words with spaces."""
+        sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
+        summary = summary_sentences(self.pairs.summary(number), self.subwords)
+        chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
+        return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
+
+    def _sentences(self, document: Text, summary: List[str]) -> List[str]:
+        sentences = document.sentences()
+        references = [self.pairs.without_unknown(sentence) for sentence in summary_sentences(summary, self.subwords)]
+        if self.kind == "match":
+            return [str(number) for number in match_sentences(sentences, references)]
+        if self.kind == "extract":
+            return [str(number) for number in greedy_extract(sentences, references)]
+        rows = selection_targets(sentences, references, *self.idf)
+        pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
+        return [found or NOTHING for found in pairs]
+
+
+_labeller: Optional[Labeller] = None
+"""Of a process that makes labels."""
+
+
+def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
+    global _labeller
+    leave_signals_to_parent()
+    _labeller = _open(folder, split, kind, limit, idf)
+
+
+def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
+    task = open_task(folder)
+    task.load_dataset(split)
+    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict), idf)
+
+
+def _call(method: str, numbers: range) -> List[Any]:
+    return [getattr(_labeller, method)(number) for number in numbers]
+
+
+def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+    """What a method of the labeller returns for each document, in order.
+
+    Args:
+        arguments: of :func:`_open`, by which other processes make the same labeller. jobs: processes.
+    """
+    count = len(labeller.pairs)
+    if jobs == 1:
+        yield from map(getattr(labeller, method), range(count))
+        return
+    chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
+        for found in pool.map(functools.partial(_call, method), chunks):
+            yield from found
+
+
+def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
+    """Write the labels of a split; returns what there is to say about them.
+
+    Args:
+        folder: with binarised data. kind, limit: see :class:`Labeller`. path: of the file. jobs: processes.
+
+    Raises:
+        InputError: the split has no summaries, or its documents no sentence marks where these are needed.
+        FileNotFoundError: there is no such split.
+    """
+    labeller = _open(folder, split, kind, limit, ({}, 1.0))
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries to make labels from")
+    if kind != "words":
+        need_marks(pairs, f"--kind {kind}")
+    idf = _frequencies(folder, labeller) if kind == "distribution" else labeller.idf
+    header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
+    counts = _Counts(kind)
+    arguments = folder, split, kind, limit, idf
+    with tqdm(total=len(pairs), desc=f"labels of {split}", unit=" documents", disable=None) as bar:
+
+        def counted(rows: Iterator[Row]) -> Iterator[Row]:
+            for row in rows:
+                counts.add(row[1])
+                bar.update()
+                yield row
+
+        write_rows(path, header, counted(_of_all(labeller._replace(idf=idf), "row", arguments, jobs)))
+    return str(counts)
+
+
+def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
+    """Write a split's sentences of summaries and the sentences of documents that match them, as lines of text.
+
+    Args:
+        folder: with binarised data. limit: tokens that are read of a document. out: folder of SPLIT.source, with
+            sentences of documents, and SPLIT.target, with those of summaries. jobs: processes.
+
+    Returns:
+        what there is to say about them.
+
+    Raises:
+        InputError: see :func:`make_labels`; or the data has GPT-2's pieces.
+    """
+    arguments: Any = folder, split, "match", limit, ({}, 1.0)
+    labeller = _open(*arguments)
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries to make pairs of")
+    need_marks(pairs, "--pairs")
+    tokenizer = detokenizer_of(pairs.dictionary, labeller.subwords, folder)
+    paths = [out / f"{split}.{side}" for side in ("source", "target")]
+    partial = [path.with_name(f"{path.name}.partial") for path in paths]
+    out.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partial]
+        found = _of_all(labeller, "matched", arguments, jobs)
+        for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
+            for texts in matched:
+                count += 1
+                for file, text in zip(files, texts):
+                    file.write(tokenizer.decode(text) + "\n")
+    for path, written in zip(paths, partial):
+        os.replace(written, path)
+    return f"{count:,} pairs of sentences of {len(pairs):,} documents"
+
+
+def need_marks(pairs: PreparedPairs, option: str) -> None:
+    """Raise InputError if none of the first documents has a sentence mark."""
+    if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
+        raise InputError(
+            f'{option}: the documents have no "{SENTENCE_MARK}", which ends a sentence; prepare them with '
+            "etads-prepare --source-sentence-marks"
+        )
+
+
+def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
+    """idf of the words of the training documents, for all splits; of this split's if there is no training split."""
+    with contextlib.suppress(FileNotFoundError):
+        labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
+    numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
+    return inverse_frequencies(
+        Text.of(labeller.pairs.document(number), labeller.subwords, labeller.limit).words for number in numbers
+    )
+
+
+class _Counts:
+    """What the command says of the labels that it has made."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.documents = self.fields = self.chosen = 0
+
+    def add(self, fields: List[str]) -> None:
+        self.documents += 1
+        real = [field for field in fields if field != NOTHING]
+        self.fields += len(real)
+        self.chosen += real.count("1")
+
+    def __str__(self) -> str:
+        if self.kind == "words":
+            share = self.chosen / max(self.fields, 1)
+            return f"{self.chosen:,} of {self.fields:,} tokens of {self.documents:,} documents are copied ({share:.1%})"
+        what = {"extract": "extracted sentences"}.get(self.kind, "sentences of summaries with a sentence of a document")
+        return f"{self.fields:,} {what} in {self.documents:,} documents"

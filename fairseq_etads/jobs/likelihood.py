@@ -1,0 +1,83 @@
+"""Score the references of a binarised data set by a checkpoint; for the command ``etads-likelihood``."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.logging import progress_bar
+
+from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
+from ..platform.errors import InputError
+from ..search.ensemble import output_vocabulary
+from ..text.checksums import sha256
+from ..training.task import SummarizationTask
+from .runs import device_of
+
+
+def score_subset(
+    checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
+) -> Tuple[Likelihoods, bool]:
+    """The likelihoods of a data set's references, and whether they are new.
+
+    Args:
+        checkpoint: of fairseq-train. data: its data directory; None for the one with which it was trained.
+        path: where the likelihoods are kept. max_tokens: source tokens in a batch.
+
+    Raises:
+        InputError: the checkpoint or the data cannot be read, or do not belong together.
+    """
+    overrides = {} if data is None else {"data": str(data)}
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], {**overrides, "init_from": None}
+    )
+    if not isinstance(task, SummarizationTask):
+        raise InputError(f"{checkpoint} was not trained with --task summarization")
+    folder = Path(cfg.task.data.split(":")[0])
+    identity: Dict[str, Any] = {"checkpoint": sha256(checkpoint), "data": _checksum(folder, subset), "subset": subset}
+    if path.is_file():
+        found = read_likelihoods(path)
+        if all(getattr(found, name) == value for name, value in identity.items()):
+            return found, False
+    where = device_of(device)
+    figures = _score(models[0].to(where).eval(), task, subset, max_tokens, where)
+    found = Likelihoods(**identity, **figures)
+    found.save(path)
+    return found, True
+
+
+def _checksum(folder: Path, subset: str) -> str:
+    """SHA-256 of the binarised files of a data set."""
+    files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
+    if not files:
+        known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
+        raise InputError(f"--subset {subset}: {folder} has none; it has {', '.join(known) or 'no data'}")
+    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()
+
+
+@torch.no_grad()
+def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
+    """The lists of :class:`Likelihoods`."""
+    task.load_dataset(subset)
+    generator = task.build_generator([model], GenerationConfig(score_reference=True))
+    dataset = task.dataset(subset)
+    longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
+    batches = task.get_batch_iterator(
+        dataset, max_tokens=max(max_tokens, longest), max_positions=None, ignore_invalid_inputs=False
+    ).next_epoch_itr(shuffle=False)
+    rows: Dict[int, Tuple[float, int, int]] = {}
+    for sample in progress_bar.progress_bar(batches, log_format="tqdm", prefix=f"scoring {subset}"):
+        if device.type == "cuda":
+            sample = utils.move_to_cuda(sample, device)
+        target = sample["target"]  # (B, T)
+        vocabulary = output_vocabulary([model], sample["net_input"])
+        written = target if vocabulary is None else vocabulary.producible_ids(target)
+        unknown = written.eq(task.tgt_dict.unk()).sum(dim=1).tolist()
+        hypotheses = task.inference_step(generator, [model], sample)
+        for number, (best, *_), count in zip(sample["id"].tolist(), hypotheses, unknown):
+            scores = best["positional_scores"].double()
+            rows[number] = (float(scores.sum()), len(scores), count)
+    columns = zip(*(rows[number] for number in sorted(rows)))
+    return dict(zip(("log_likelihood", "tokens", "unknown"), map(list, columns)))

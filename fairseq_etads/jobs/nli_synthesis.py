@@ -1,0 +1,170 @@
+"""Pairs for entailment models made from the reference summaries of a corpus; for ``etads-nli synthesise``.
+
+They stand in for SNLI and MultiNLI where these are not at hand: "synthetic NLI". Without torch and fairseq.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from tqdm import tqdm
+
+from ..data.labels.labels import STOP_WORDS
+from ..data.nli_pairs import NliPair, tabbed_line
+from ..platform.errors import InputError
+from ..text.files import read_lines
+from ..text.words import SENTENCE_MARK, make_words, split_sentences
+
+SHORTEST = 3
+"""Words of a sentence, or of a part of one, that says enough to be a hypothesis."""
+BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
+BREAKS |= {"because", "while", "when", "after", "before", "as"}
+"""Words at which a clause may end; they belong to none."""
+_NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
+Words = List[str]
+
+
+class Reference(NamedTuple):
+    """The sentences of a reference summary, each a list of cased words."""
+
+    sentences: List[Words]
+
+    @property
+    def words(self) -> Words:
+        """Those of all sentences."""
+        return [word for sentence in self.sentences for word in sentence]
+
+
+def read_references(path: Path) -> List[Reference]:
+    """The reference summaries of a file of text, a line each, without sentences shorter than :data:`SHORTEST`."""
+    cut = make_words("ptb")
+    found = []
+    for line in read_lines(path):
+        parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line)
+        sentences = (" ".join(cut.encode(part, keep_case=True)).split() for part in parts)
+        found.append(Reference([words for words in sentences if len(words) >= SHORTEST]))
+    return found
+
+
+def part_of(words: Words, generator: Random) -> Words:
+    """A sub-sentence: as often as not a clause, if commas and conjunctions show one; else at least half the words."""
+    cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
+    clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
+    clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
+    if clauses and generator.random() < 0.5:
+        return generator.choice(clauses)
+    length = generator.randint(max(SHORTEST, (len(words) + 1) // 2), len(words))
+    start = generator.randint(0, len(words) - length)
+    return words[start : start + length]
+
+
+def kind_of(word: str, is_first: bool) -> Optional[str]:
+    """Whether a word is a "number" or a "name": has a capital, though no sentence begins with it; None for neither."""
+    if _NUMBER.fullmatch(word):
+        return "number"
+    is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
+    return "name" if is_name else None
+
+
+class Synthesis:
+    """Makes pairs of reference summaries.
+
+    The premise is a sentence of a reference or, as often, the whole reference, which a reward compares with. The
+    hypothesis is
+
+        entailment      a part of that sentence, which may be all of it
+        neutral         a part of a sentence of another reference, with a word that the premise lacks
+        contradiction   a part of that sentence with one number or name exchanged for another of the corpus, which the
+                        premise lacks; none if it has neither
+
+    Args:
+        references: of a split. seed: of all that is drawn.
+    """
+
+    def __init__(self, references: Sequence[Reference], seed: str):
+        self._references = [reference for reference in references if reference.sentences]
+        self._generator = Random(seed)
+        self._others: Dict[str, List[str]] = {"number": [], "name": []}
+        for reference in self._references:
+            for sentence in reference.sentences:
+                for place, word in enumerate(sentence):
+                    kind = kind_of(word, place == 0)
+                    if kind:
+                        self._others[kind].append(word)
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    def pairs(self, number: int) -> Iterator[NliPair]:
+        """The pairs of reference ``number``, at most three for each of its sentences."""
+        reference = self._references[number]
+        for sentence in reference.sentences:
+            premise = self._generator.choice([sentence, reference.words])
+            found = {
+                "entailment": part_of(sentence, self._generator),
+                "neutral": self._from_another(premise, number),
+                "contradiction": self._exchanged(premise, sentence),
+            }
+            for label, hypothesis in found.items():
+                if hypothesis:
+                    yield NliPair(" ".join(premise), " ".join(hypothesis), label)
+
+    def _from_another(self, premise: Words, number: int) -> Optional[Words]:
+        """A part of a sentence of another reference than ``number``; None if it has no word that the premise lacks."""
+        if len(self) < 2:
+            return None
+        other = self._generator.randrange(len(self) - 1)
+        reference = self._references[other + (other >= number)]
+        words = part_of(self._generator.choice(reference.sentences), self._generator)
+        return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
+
+    def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
+        """A part of the sentence with a number or a name exchanged; None if there is none, or nothing to put there."""
+        kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
+        places = [place for place, kind in kinds.items() if kind]
+        if not places:
+            return None
+        place = self._generator.choice(places)
+        other = self._generator.choice(self._others[kinds[place] or ""])
+        if other.lower() in map(str.lower, premise):
+            return None
+        marked = [*sentence[:place], other, *sentence[place + 1 :]]
+        part = part_of(marked, self._generator)
+        return part if other in part else marked
+
+
+def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
+    """Write OUT/SPLIT.tsv of each TEXT/SPLIT.target; yields what there is to say about each.
+
+    Args:
+        documents: at most so many references of a split are taken, evenly spread.
+
+    Raises:
+        InputError: there are no references, or none that a pair can be made of.
+    """
+    splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
+    if not splits:
+        raise InputError(f"TEXT {text}: it has no train.target, valid.target or test.target; etads-corpus makes them")
+    for split in splits:
+        references = read_references(text / f"{split}.target")
+        kept = references[:: -(-len(references) // documents)] if references else []
+        synthesis = Synthesis(kept, f"{seed} {split}")
+        counts: Counter = Counter()
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / f"{split}.tsv"
+        partial = path.with_name(f"{path.name}.partial")
+        try:
+            with open(partial, "w", encoding="utf-8", newline="\n") as file:
+                for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
+                    for pair in synthesis.pairs(number):
+                        file.write(tabbed_line(pair))
+                        counts[pair.label] += 1
+            if not counts:
+                raise InputError(f"{text / split}.target: no sentence of {SHORTEST} or more words to make pairs from")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        what = ", ".join(f"{count:,} {label}" for label, count in counts.items())
+        yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"

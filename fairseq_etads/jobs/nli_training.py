@@ -1,0 +1,305 @@
+"""Training and judging entailment models; for the command ``etads-nli``.
+
+After each epoch the weights, the optimiser's state and what was reached are stored in one file,
+``training.safetensors``, so that a training that was killed goes on from there and ends with the same weights as one
+that was not.
+"""
+
+import math
+import random
+import sys
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from torch import Tensor
+from tqdm import tqdm
+
+from ..data.nli_pairs import LABELS, SKIPPED, read_pairs
+from ..data.weights_file import read_weights
+from ..platform.errors import InputError
+from ..systems.entailment.decomposable import DecomposableAttention
+from ..systems.entailment.model import (
+    CONFIG,
+    WEIGHTS,
+    EntailmentScorer,
+    NliConfig,
+    collate,
+    read_config,
+    words_to_ids,
+    write_config,
+    write_model,
+)
+from ..text.files import read_lines
+from ..text.tokenizer import TextTokenizer
+from ..version import __version__
+from ..vocabulary.dictionary import fingerprint
+from ..vocabulary.embedding import load_vectors
+from .runs import device_of
+
+STATE = "training.safetensors"
+LARGEST_NORM = 5.0
+"""Of the gradient, which is scaled down to it."""
+SORTED_TOGETHER = 50
+"""Batches whose pairs are sorted by length together, so that a batch has little padding."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a model depends on, under the names of the command's options."""
+
+    train: Sequence[Path]
+    valid: Sequence[Path]
+    vectors: Optional[str] = None
+    more_words: Sequence[Path] = ()
+    size: int = 50_000
+    embed_dim: int = 300
+    width: int = 300
+    dropout: float = 0.2
+    lr: float = 0.001
+    batch_size: int = 64
+    seed: int = 1
+    words: str = "ptb"
+    keep_case: bool = False
+
+    @property
+    def config(self) -> NliConfig:
+        """What the model's folder says of it."""
+        return NliConfig(self.embed_dim, self.width, self.words, self.keep_case)
+
+    def plain(self) -> Dict[str, Any]:
+        """As JSON has it."""
+        texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
+        return {**asdict(self), **texts}
+
+
+@dataclass
+class Pairs:
+    """Tokenised pairs: the words of premises and hypotheses, and the number of each label in ``LABELS``."""
+
+    premises: List[List[str]] = field(default_factory=list)
+    hypotheses: List[List[str]] = field(default_factory=list)
+    labels: List[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
+        """The pairs of files; raises InputError if there is none, or as :func:`read_pairs`."""
+        pairs = cls()
+        for path in paths:
+            for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
+                pairs.premises.append(_words(pair.premise, tokenizer))
+                pairs.hypotheses.append(_words(pair.hypothesis, tokenizer))
+                pairs.labels.append(LABELS.index(pair.label))
+        if not pairs.labels:
+            raise InputError(f"{', '.join(map(str, paths))}: no pair with a label")
+        return pairs
+
+
+def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
+    return [sys.intern(word) for word in tokenizer.encode(text).split()]  # each word once in memory
+
+
+class Encoded(NamedTuple):
+    """Pairs as ids: premises and hypotheses (T,), and labels (N,)."""
+
+    premises: List[Tensor]
+    hypotheses: List[Tensor]
+    labels: Tensor
+
+    @classmethod
+    def of(cls, pairs: Pairs, dictionary: Dictionary, config: NliConfig) -> "Encoded":
+        """The ids of the words that the dictionary has."""
+        premises, hypotheses = (
+            [words_to_ids(words, dictionary, config.keep_case) for words in texts]
+            for texts in (pairs.premises, pairs.hypotheses)
+        )
+        return cls(premises, hypotheses, torch.tensor(pairs.labels))
+
+
+def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
+    """The most frequent words of the pairs, and those of ``--more-words``."""
+    dictionary = Dictionary()
+    for texts in (pairs.premises, pairs.hypotheses):
+        for words in texts:
+            for word in words:
+                dictionary.add_symbol(word)
+    dictionary.finalize(nwords=settings.size + dictionary.nspecial, padding_factor=1)
+    for path in settings.more_words:
+        for line in read_lines(path):
+            for word in _words(line, tokenizer):
+                dictionary.add_symbol(word)
+    return dictionary
+
+
+class Progress(NamedTuple):
+    """How far a training is: epochs done, the best one, and how many validation pairs that one judged rightly."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_right: int = -1
+
+
+class Trainer:
+    """A model and its optimiser.
+
+    Args:
+        model: to be trained; the word vectors stay as they are if they need no gradient.
+        pairs: of the training.
+    """
+
+    def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):
+        self.model, self.dictionary, self.pairs, self.settings = model, dictionary, pairs, settings
+        self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
+
+    def epoch(self, number: int) -> float:
+        """Train on all pairs once; returns the mean loss.
+
+        Order and dropout depend on the seed and the number alone.
+
+        Raises:
+            InputError: the loss is not finite.
+        """
+        torch.manual_seed(self.settings.seed * 10_007 + number)
+        device, total = self.model.classify.weight.device, 0.0
+        self.model.train()
+        batches = self._batches(random.Random(f"{self.settings.seed} {number}"))
+        for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
+            texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
+            batch = [collate(side, self.dictionary).to(device) for side in texts]
+            loss = F.cross_entropy(self.model(*batch), self.pairs.labels[numbers].to(device))
+            self.optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(list(self.trained.values()), LARGEST_NORM)
+            self.optimizer.step()
+            total += loss.item() * len(numbers)
+        if not math.isfinite(total):
+            raise InputError(f"--lr {self.settings.lr}: the loss of epoch {number} is not finite; choose a lower one")
+        return total / len(self.pairs.labels)
+
+    def _batches(self, generator: random.Random) -> List[List[int]]:
+        numbers = list(range(len(self.pairs.labels)))
+        generator.shuffle(numbers)
+        size = self.settings.batch_size
+        batches: List[List[int]] = []
+        for start in range(0, len(numbers), SORTED_TOGETHER * size):
+            group = numbers[start : start + SORTED_TOGETHER * size]
+            group.sort(key=lambda n: (len(self.pairs.premises[n]), len(self.pairs.hypotheses[n])))
+            batches += [group[first : first + size] for first in range(0, len(group), size)]
+        generator.shuffle(batches)
+        return batches
+
+    def state(self, progress: Progress) -> Dict[str, Tensor]:
+        """Everything that a training goes on from."""
+        found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
+        for name, parameter in self.trained.items():
+            for key, value in self.optimizer.state[parameter].items():
+                found[f"adam.{name}.{key}"] = value
+        return {**found, "progress": torch.tensor(progress)}
+
+    def load(self, path: Path) -> Progress:
+        """Go on from a file with a :meth:`state`; raises InputError if it is none of this model's."""
+        expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
+        for name, parameter in self.trained.items():
+            moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
+            expected.update({f"adam.{name}.{key}": value for key, value in moments.items()})
+        expected["progress"] = torch.tensor(Progress())
+        stored = read_weights(path, {}, expected, f"Delete it, or choose another folder than {path.parent}")
+        self.model.load_state_dict({n[len("model.") :]: w for n, w in stored.items() if n.startswith("model.")})
+        for name, parameter in self.trained.items():
+            values = {key: stored[f"adam.{name}.{key}"] for key in ("exp_avg", "exp_avg_sq")}
+            state: Dict[str, Tensor] = {key: value.to(parameter.device) for key, value in values.items()}
+            self.optimizer.state[parameter] = {"step": stored[f"adam.{name}.step"], **state}
+        return Progress(*stored["progress"].tolist())
+
+
+def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
+    """Train a model, or go on with one; returns what there is to say about it.
+
+    Args:
+        out: folder for the model of the epoch with the best accuracy, and for the state of the training.
+        epochs: most of them. patience: stop after so many without a better accuracy.
+
+    Raises:
+        InputError: files cannot be read, or the folder holds a training with other options or other pairs.
+    """
+    _check_same(out, settings)
+    counts: Counter = Counter()
+    tokenizer = settings.config.tokenizer()
+    pairs, valid = (Pairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
+    dictionary = make_dictionary(pairs, settings, tokenizer)
+    trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
+    about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": __version__}
+    goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))  # else the best epoch's model is gone
+    if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
+        raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")
+    progress = trainer.load(out / STATE) if goes_on else Progress()
+    known = len(dictionary) - dictionary.nspecial
+    print(f"{len(pairs.labels):,} pairs to learn from, {counts[SKIPPED]:,} {SKIPPED}; {known:,} words known")
+    total = len(valid.labels)
+    while progress.epoch < epochs and progress.epoch - progress.best_epoch < patience:
+        number = progress.epoch + 1
+        loss = trainer.epoch(number)
+        right = _right(EntailmentScorer(trainer.model, dictionary, settings.config), valid)
+        print(f"epoch {number}: loss {loss:.4f}, accuracy {right / total:.4f} of {total:,} pairs", flush=True)
+        if right > progress.best_right:
+            progress = Progress(number, number, right)
+            write_config(out, settings.config, dictionary, {**about, "epoch": number, "accuracy": right / total})
+            write_model(out, trainer.model.state_dict())
+        progress = progress._replace(epoch=number)
+        write_model(out, trainer.state(progress), STATE)
+    accuracy = f"accuracy {progress.best_right / total:.4f} of {total:,} pairs"
+    return f"{out}: {accuracy}, epoch {progress.best_epoch} of {progress.epoch}"
+
+
+def _check_same(out: Path, settings: Settings) -> None:
+    """Raise InputError if the folder holds a training with other options."""
+    if not (out / CONFIG).is_file():
+        return
+    before = read_config(out)["training"].get("options", {})
+    for name, value in settings.plain().items():
+        if before.get(name) != value:
+            raise InputError(
+                f"MODEL {out}: it was trained with another --{name.replace('_', '-')} ({before.get(name)}, now "
+                f"{value}); choose another folder"
+            )
+
+
+def _make_trainer(pairs: Pairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
+    torch.manual_seed(settings.seed)
+    model = settings.config.make_model(dictionary, settings.dropout)
+    if settings.vectors is not None:
+        load_vectors(settings.vectors, dictionary, model.table, "--vectors")
+        model.table.requires_grad_(False)
+    return Trainer(model.to(device), dictionary, Encoded.of(pairs, dictionary, settings.config), settings)
+
+
+def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
+    """How many pairs the model judges rightly."""
+    found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
+    return int((found == torch.tensor(pairs.labels)).sum())
+
+
+def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
+    """How well a model judges the pairs of files; ``out`` takes P(entailment), a line for each pair.
+
+    Raises:
+        InputError: the folder holds no model, or a file cannot be read.
+    """
+    scorer = EntailmentScorer.load(folder).to(device_of(device))
+    counts: Counter = Counter()
+    pairs = Pairs.read(paths, scorer.config.tokenizer(), counts)
+    found = scorer.probabilities(pairs.premises, pairs.hypotheses)
+    labels = torch.tensor(pairs.labels)
+    if out is not None:
+        out.write_text("".join(f"{value:.6f}\n" for value in found[:, 0].tolist()), encoding="utf-8")
+    right = (found.argmax(dim=1) == labels).float().mean().item()
+    entailed = ((found[:, 0] > 0.5) == (labels == 0)).float().mean().item()
+    return (
+        f"{len(labels):,} pairs ({counts[SKIPPED]:,} {SKIPPED}): accuracy {right:.4f}; {entailed:.4f} if the question "
+        "is only whether the premise entails the hypothesis"
+    )

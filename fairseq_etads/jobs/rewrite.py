@@ -1,0 +1,155 @@
+"""Summaries of sentences that are taken and rewritten; for the command ``etads-rewrite``."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from torch import Tensor
+from tqdm import tqdm
+
+from ..data.labels.texts import Text
+from ..data.prepared import PreparedPairs
+from ..evaluation.reranking import Candidate, best_combination
+from ..platform.errors import InputError
+from ..systems.rewriting.abstractor import Abstractor
+from ..systems.rewriting.model import PointerExtractor
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.kinds import detect_subwords
+from .labels import need_marks
+from .runs import device_of
+from .words_to_text import detokenizer_of
+
+SENTENCES = 5
+"""How many sentences are taken of a document where nobody says when to stop, or nothing was taken."""
+
+
+def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
+    """Write the summaries of a split, and say what they are.
+
+    Args:
+        folder: with binarised data. args: of the command, with paths of checkpoints.
+
+    Raises:
+        InputError: a checkpoint is of another kind of model or of other data, or documents have no sentences.
+        FileNotFoundError: there is no such split.
+    """
+    device = device_of(args.device)
+    extractor, task = load_extractor(args, folder)
+    extractor.to(device)
+    abstractor = Abstractor(
+        str(args.abstractor), str(folder), "--abstractor", device, args.beam, args.diversity, args.max_len
+    )
+    task.load_dataset(args.subset)
+    documents = task.dataset(args.subset).src
+    need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
+    subwords = detect_subwords(task.src_dict)
+    tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
+    output = _Output(args.output, _made_by(args, folder))
+    with tqdm(total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents",
+              disable=None) as bar:  # fmt: skip
+        for start in range(output.done, len(documents), args.batch_size):
+            batch = [documents[number] for number in range(start, min(start + args.batch_size, len(documents)))]
+            for sentences in summarise(batch, extractor, abstractor, args, device):
+                texts = [Text.of([task.tgt_dict[token] for token in words], subwords).words for words in sentences]
+                output.add(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts)))
+            output.keep()
+            bar.update(len(batch))
+    return output.finish()
+
+
+def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
+    """The extractor of the command, in evaluation mode, and the task of its checkpoint, which reads DATA; see above."""
+    overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
+    if args.truncate_source:
+        overrides["truncate_source"] = args.truncate_source
+    try:
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.extractor)], overrides)
+    except ValueError as error:
+        raise InputError(f"--extractor {args.extractor}: {error}") from None
+    extractor = models[0]
+    if not isinstance(extractor, PointerExtractor):
+        raise InputError(f"--extractor {args.extractor}: it is no --arch pointer_extractor")
+    if args.sentences and extractor.stop is not None:
+        raise InputError(f"--sentences {args.sentences}: has no effect on this extractor, which has learnt to stop")
+    task.read_labels(None)
+    return extractor.eval(), task
+
+
+def summarise(
+    documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
+) -> List[List[Tuple[int, ...]]]:
+    """The sentences of the summary of each document, both as ids: those of documents (S,) with the end symbol."""
+    tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
+    most = (args.sentences or SENTENCES) if extractor.stop is None else None
+    taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
+    for row, sentences in enumerate(taken):
+        if not sentences:
+            taken[row] = [words for words in extractor.sentences_of(tokens[row]) if len(words)][:SENTENCES]
+    found = iter(abstractor.rewrite([sentence for sentences in taken for sentence in sentences]))
+    summaries = []
+    for sentences in taken:
+        beams = [[_candidate(abstractor, hypothesis) for hypothesis in next(found)] for _ in sentences]
+        places = best_combination(beams) if args.rerank else [0] * len(beams)
+        summaries.append([beam[place].words for beam, place in zip(beams, places)])
+    return summaries
+
+
+def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candidate:
+    return Candidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
+
+
+def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+    """What the summaries depend on: options, and sizes and times of change of the checkpoints and of the data."""
+    made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
+    files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
+    stats = {str(path): path.stat() for path in files}
+    made_by["files"] = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    return made_by
+
+
+class _Output:
+    """A file of summaries that gets its name when it is complete; until then another call can go on with it.
+
+    Args:
+        path: of the file. made_by: what the summaries depend on; those that others have made are thrown away.
+
+    Attributes:
+        done: how many summaries it already has.
+    """
+
+    def __init__(self, path: Path, made_by: Dict[str, Any]):
+        self.path = path
+        self.partial, self.record = (path.with_name(f"{path.name}.partial{end}") for end in ("", ".json"))
+        text = json.dumps(made_by)
+        found = b""
+        if self.record.is_file() and self.partial.is_file() and self.record.read_text(encoding="utf-8") == text:
+            found = self.partial.read_bytes()
+            found = found[: found.rfind(b"\n") + 1]  # a last line may be cut off
+        self.lines: List[str] = found.decode("utf-8").split("\n")[:-1]
+        self.done = len(self.lines)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.partial.write_bytes(found)
+        self.record.write_text(text, encoding="utf-8")
+
+    def add(self, line: str) -> None:
+        """Add a summary."""
+        self.lines.append(line)
+
+    def keep(self) -> None:
+        """Write down the summaries that were added since the last call."""
+        with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in self.lines[self.done :])
+        self.done = len(self.lines)
+
+    def finish(self) -> str:
+        """Give the file its name; returns what it has."""
+        os.replace(self.partial, self.path)
+        self.record.unlink()
+        count = max(len(self.lines), 1)
+        texts = [[part for part in line.split(SENTENCE_MARK) if part.strip()] for line in self.lines]
+        words = sum(len(part.split()) for parts in texts for part in parts)
+        return f"{len(texts):,} summaries of {sum(map(len, texts)) / count:.1f} sentences and {words / count:.1f} words"

@@ -1,0 +1,38 @@
+"""What commands that load the checkpoint of a training have in common; without torch and fairseq."""
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any, Optional, Tuple
+
+from ..platform.errors import InputError
+
+
+def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
+    """The checkpoint that RUN and ``--checkpoint`` name, and its binarised data; None for those of the training.
+
+    Raises:
+        InputError: there is no such checkpoint, or no data in ``--prepared``.
+    """
+    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
+    if not checkpoint.is_file():
+        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
+    data = (args.prepared or args.run / "prepared") / "bin"
+    if data.is_dir():
+        return checkpoint, data
+    if args.prepared:
+        raise InputError(f"--prepared {args.prepared}: it has no bin; etads-prepare makes it")
+    return checkpoint, None
+
+
+def only_warnings() -> None:
+    """Let fairseq and this project log no more than warnings."""
+    for name in ("fairseq", "fairseq_etads"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def device_of(name: Optional[str]) -> Any:
+    """The torch device that ``--device`` names; by default the GPU, if there is one. InputError if there is no such."""
+    from ..summarizer.summarizer import device_of as checked  # late: it imports torch
+
+    return checked(name)

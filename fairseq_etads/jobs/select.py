@@ -1,0 +1,145 @@
+"""Probabilities of a content selector for the documents of a split; for the command ``etads-select``."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.logging import progress_bar
+
+from ..data.labels.files import NOTHING, file_name, source_hash, write_rows
+from ..data.labels.scores import best_f1, bin_of, f1_at, no_counts, roc_area
+from ..data.labels.texts import Text
+from ..data.prepared import PreparedPairs
+from ..data.selection import TokenValues
+from ..models.selector import Selector
+from ..platform.errors import InputError
+from ..training.task import SummarizationTask
+from ..vocabulary.kinds import detect_subwords
+from .runs import device_of
+
+
+def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
+    """Write the probabilities of the splits that ``args`` name, and say how good they are.
+
+    Args:
+        checkpoint: of fairseq-train. data: its data directory; None for the one with which it was trained.
+
+    Raises:
+        InputError: the checkpoint is of no selector, or the data or the labels cannot be read.
+    """
+    overrides: Dict[str, Any] = {"init_from": None, **({} if data is None else {"data": str(data)})}
+    if args.truncate_source:
+        overrides["truncate_source"] = args.truncate_source
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
+    model = models[0] if isinstance(models[0], Selector) else getattr(models[0], "extractor", None)
+    if not isinstance(task, SummarizationTask) or model is None:
+        raise InputError(
+            f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor, or a model "
+            "with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
+        )
+    folder = Path(cfg.task.data.split(":")[0])
+    device = device_of(args.device)
+    report: Dict[str, Any] = {}
+    model = model.to(device).eval()
+    for split in args.subset:
+        task.load_dataset(split)
+        rows = _probabilities(model, task, split, args.max_tokens, device)
+        path = (args.out or checkpoint.parent.parent) / file_name("probabilities", model.unit, split)
+        limit = task.truncate_source
+        header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
+        pairs = PreparedPairs(task.dataset(split))
+        subwords = detect_subwords(task.src_dict)
+        documents = map(pairs.document, range(len(pairs)))
+        lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
+        write_rows(path, header, lines)
+        line = f"{path}: {model.unit} of {len(rows):,} documents"
+        labels = (args.labels or folder) / file_name("labels", model.unit, split)
+        if labels.is_file() or args.labels:
+            report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
+            line += f"; {describe(report[split])}"
+        print(line)
+    if args.report:
+        if not report:
+            raise InputError(f"--report {args.report}: there are no labels to compare with; etads-labels makes them")
+        args.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def describe(scores: Dict[str, float]) -> str:
+    """The figures of a split in words."""
+    return (
+        f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
+        f"(best: {scores['best_f1']:.4f} above {scores['best_threshold']:.3g}), labelled {scores['positive']:.1%}"
+    )
+
+
+@torch.no_grad()
+def _probabilities(
+    model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device
+) -> List[Sequence[float]]:
+    """Of each document in order the probabilities of its units, those of words for each token that is read."""
+    dataset = task.dataset(split)
+    longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
+    batches = task.get_batch_iterator(
+        dataset, max_tokens=max(max_tokens, longest), max_positions=None, ignore_invalid_inputs=False
+    ).next_epoch_itr(shuffle=False)
+    found: List[Any] = [()] * len(dataset)
+    for sample in progress_bar.progress_bar(batches, log_format="tqdm", prefix=f"selecting {split}"):
+        if device.type == "cuda":
+            sample = utils.move_to_cuda(sample, device)
+        tokens = sample["net_input"]["src_tokens"]
+        logits, real = model(tokens)
+        rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
+        for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
+            # of words, padding may be on either side; of sentences, units without words keep their numbers
+            found[number] = (row[there] if model.unit == "words" else row).numpy()
+    return found
+
+
+def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
+    """The fields of a document's line; a word has the mean of its subwords' probabilities."""
+    text = Text.of(tokens, subwords, limit)
+    if unit == "sentences":
+        sentences = text.sentences()
+        padded = [*row, *[0.0] * (len(sentences) - len(row))]
+        return [f"{value:.4g}" if words else NOTHING for value, words in zip(padded, sentences)]
+    sums, counts = [0.0] * len(text.words), [0] * len(text.words)
+    for value, number in zip(row, text.word_numbers):
+        sums[number] += float(value)
+        counts[number] += 1
+    values = text.spread([total / max(count, 1) for total, count in zip(sums, counts)])
+    return [NOTHING if value is None else f"{value:.4g}" for value in values]
+
+
+def _scores(
+    path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
+) -> Dict[str, float]:
+    """How well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the split."""
+    source = task.dataset(split).src
+    documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
+    predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
+    counts, true, chosen, positive = no_counts(), 0, 0, 0
+    for number in range(len(predicted)):
+        for probability, label in _units(predicted, right, number):
+            counts[int(label)][bin_of(probability)] += 1
+            chosen += probability > threshold
+            positive += label
+            true += probability > threshold and label
+    best, where = best_f1(counts)
+    total = sum(map(sum, counts))
+    return {
+        "auc": roc_area(counts), "f1": f1_at(true, chosen, positive), "threshold": threshold, "best_f1": best,
+        "best_threshold": where, "positive": positive / max(total, 1),
+    }  # fmt: skip
+
+
+def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
+    """Probability and label of each unit of a document."""
+    if predicted.unit == "words":
+        pairs = zip(predicted[number].tolist(), labels[number].tolist())
+        return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
+    chosen = {int(field) for field in labels.file.row(number)[1] if field != NOTHING}
+    fields = predicted.file.row(number)[1]
+    return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]

@@ -1,0 +1,207 @@
+"""Which words summaries have if the document has a certain word; for the command ``etads-shortlist``.
+
+A word w of summaries goes with a word s of documents by P(w | s), the share of the documents with s whose summaries
+have w: what lexical tables of machine translation estimate, too. A list is to hold as many words of the summary as it
+can at its length, and at equal length this ranking had more of them than those by measures of association that reward
+what is rare (docs/decoding.md has the figures).
+"""
+
+from pathlib import Path
+from typing import Any, Iterator, List, NamedTuple, Tuple
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from ..data.shortlist_file import read_shortlist, write_shortlist
+from ..platform.errors import InputError
+from ..vocabulary.dictionary import known_words
+from .labels import open_task
+
+MOST_COUNTS = 2**27
+"""Pairs of words that are counted at once, in 32 bits: half a gibibyte. The data are read as often as that needs."""
+FEWEST_TOGETHER = 2
+"""A pair of words that was seen less often may be chance."""
+CHECKED = 1000
+"""How many pairs of the validation data are looked at, the first ones."""
+
+
+class Limits(NamedTuple):
+    """How much is learnt.
+
+    Attributes:
+        frequent: words that are on every list. per_word: most words that go with a word of a document.
+        truncate_source, truncate_target: so many tokens of a document, and of a summary, are read.
+    """
+
+    frequent: int
+    per_word: int
+    truncate_source: int
+    truncate_target: int
+
+
+class Pairs:
+    """The distinct known words of each document of a split and of its summary, without special symbols.
+
+    Args:
+        pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+
+    Attributes:
+        source_words, target_words: V_s and V.
+    """
+
+    def __init__(self, pairs: Any):
+        self._pairs = pairs
+        self.source_words, self.target_words = known_words(pairs.src_dict), known_words(pairs.tgt_dict)
+        self._specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
+
+    def __len__(self) -> int:
+        return len(self._pairs.src)
+
+    def document(self, number: int) -> np.ndarray:
+        """Ids in ascending order."""
+        return self._distinct(self._pairs.src[number], self.source_words)
+
+    def summary(self, number: int) -> np.ndarray:
+        """Ids in ascending order."""
+        return self._distinct(self._pairs.tgt[number], self.target_words)
+
+    def tokens(self, number: int) -> torch.Tensor:
+        """All tokens of a document."""
+        tokens: torch.Tensor = self._pairs.src[number]
+        return tokens
+
+    def _distinct(self, tokens: torch.Tensor, known: int) -> np.ndarray:
+        words = np.unique(tokens.numpy())
+        return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
+
+    def progress(self, what: str) -> Iterator[int]:
+        """The numbers of all pairs, with a bar."""
+        return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
+
+
+def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
+    """How many documents have each word (V_s,), and how many summaries (V,); int64."""
+    in_documents = np.zeros(pairs.source_words, dtype=np.int64)
+    in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
+    for number in pairs.progress("frequencies"):
+        in_documents[pairs.document(number)] += 1
+        in_summaries[pairs.summary(number)] += 1
+    return in_documents, in_summaries
+
+
+def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
+    """The ids (F,) of the at most ``count`` most frequent words that occur, the most frequent first."""
+    order = np.argsort(-in_summaries, kind="stable")[:count]
+    return order[in_summaries[order] > 0].astype(np.int32)
+
+
+def strongest(counts: np.ndarray, most: int) -> np.ndarray:
+    """Places of the at most ``most`` largest counts, the largest first and of equal ones the first.
+
+    The counts (n,) are of the documents with a word whose summaries have each of n words, so the order is that of
+    P(w | s). Those below :data:`FEWEST_TOGETHER` are left out.
+    """
+    order = np.argsort(-counts, kind="stable")[:most]
+    chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
+    return chosen
+
+
+class WordsTogether:
+    """The words of summaries that go with each word of documents.
+
+    Args:
+        pairs: of the training data. per_word: k. frequent: ids that are on every list, and so in no row.
+        own: for each word of documents its id in summaries, which is on its list anyway; -1: none.
+        counts: of :func:`document_frequencies`.
+    """
+
+    def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
+        self.pairs, self.per_word, self.own = pairs, per_word, own
+        self.in_documents, in_summaries = counts
+        is_counted = in_summaries >= FEWEST_TOGETHER
+        is_counted[frequent] = False
+        self.columns = is_counted.nonzero()[0]  # ids of the words of summaries that are counted
+        self._column_of = np.full(len(is_counted), -1)
+        self._column_of[self.columns] = np.arange(len(self.columns))
+
+    def table(self) -> np.ndarray:
+        """(V_s, k), int32: ids, the likeliest first; -1 where there are no more."""
+        table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
+        rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
+        if not len(rows) or not len(self.columns):
+            return table
+        at_once = max(1, MOST_COUNTS // len(self.columns))
+        parts = [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
+        for number, part in enumerate(parts, 1):
+            counts = self._count(part, f"pairs of words, part {number} of {len(parts)}")
+            for word, row in zip(part, counts):
+                own = self._column_of[self.own[word]] if self.own[word] >= 0 else -1
+                if own >= 0:
+                    row[own] = 0
+                found = self.columns[strongest(row, self.per_word)]
+                table[word, : len(found)] = found
+        return table
+
+    def _count(self, words: np.ndarray, what: str) -> np.ndarray:
+        """How many documents with each of the words (n,) have summaries with each counted word: (n, columns), int32."""
+        counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
+        row_of = np.full(self.pairs.source_words, -1)
+        row_of[words] = np.arange(len(words))
+        for number in self.pairs.progress(what):
+            rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
+            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1  # distinct words: no cell comes twice
+        return counts
+
+
+def own_ids(source: Any, target: Any) -> np.ndarray:
+    """For each known word of documents its id among the known words of summaries, -1 for none: (V_s,)."""
+    known = known_words(target)
+    ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
+    return np.array([number if number < known else -1 for number in ids])
+
+
+def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
+    """Learn from the training data of a folder, and write a file; returns what there is to say about it.
+
+    Raises:
+        InputError: the training data have no summaries.
+        FileNotFoundError: there are no training data.
+    """
+    task = open_task(folder)
+    task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
+    task.load_dataset("train")
+    if task.dataset("train").tgt is None:
+        raise InputError(f"DATA {folder}: its training data have no summaries to learn from")
+    source, target = task.source_dictionary, task.target_dictionary
+    pairs = Pairs(task.dataset("train"))
+    counts = document_frequencies(pairs)
+    frequent = most_frequent(counts[1], limits.frequent)
+    table = WordsTogether(pairs, limits.per_word, frequent, own_ids(source, target), counts).table()
+    made_from = {"documents": len(pairs), **limits._asdict()}
+    write_shortlist(path, frequent, table, source, target, made_from)
+    rows = int((table[:, 0] >= 0).sum()) if table.size else 0
+    said = [
+        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} words of documents have others "
+        f"that go with them, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
+    ]
+    if any(folder.glob("valid.*.idx")):
+        task.load_dataset("valid")
+        said.append(coverage(Pairs(task.dataset("valid")), path, source, target))
+    return said
+
+
+def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
+    """How long the lists of validation documents are, and how much of their summaries is on them."""
+    shortlist = read_shortlist(path, source, target)
+    lengths, wanted, there = [], 0, 0
+    for number in range(min(len(pairs), CHECKED)):
+        words = shortlist.candidates(pairs.tokens(number)[None].long(), 0).words
+        summary = torch.from_numpy(pairs.summary(number))
+        lengths.append(len(words))
+        wanted += len(summary)
+        there += int(torch.isin(summary, words).sum())
+    return (
+        f"validation: {np.mean(lengths):,.0f} of {pairs.target_words:,} words are on the list of a document, and "
+        f"{there / max(wanted, 1):.2%} of the known words of its summary"
+    )

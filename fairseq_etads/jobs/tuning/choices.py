@@ -1,0 +1,25 @@
+"""What ``etads-tune`` lets one choose, and its defaults; without torch and fairseq."""
+
+from typing import Sequence
+
+from ...platform.console import check_positive
+from ...platform.errors import InputError
+
+METRICS = ("mean", "rouge1", "rouge2", "rougeL")
+"""F1 of a ROUGE metric, or the mean of the three."""
+METRIC_NAMES = {"mean": "the mean of ROUGE-1, 2 and L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+MERT_METRICS = ("rouge1-recall75", "rouge2-recall75", "rougeL-recall75", *METRICS)
+"""Recall of a ROUGE metric in the first 75 bytes (DUC-2004), or F1 of whole summaries."""
+MERT_ROUNDS = 10
+MERT_FILE, MERT_REPORT = "mert.jsonl", "mert.json"
+STARTING_POINTS = 20
+TRIALS = 20
+MOST_DOCUMENTS = 500
+TRIALS_FILE = "trials.jsonl"
+
+
+def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int) -> None:
+    """Raise InputError for a metric that is none of ``metrics`` or a number below 1."""
+    if metric not in metrics:
+        raise InputError(f"--metric {metric}: choose {', '.join(metrics)}")
+    check_positive(**numbers)

@@ -1,0 +1,282 @@
+"""``etads-tune --mert``: weights of extractive features, chosen on the n-best lists of a model folder.
+
+Each round decodes with the weights of the round before and adds what it finds to the n-best lists, on which
+minimum-error-rate training then chooses the next weights; so the lists get what those weights prefer.
+"""
+
+import datetime
+import functools
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from tabulate import tabulate
+
+from ...evaluation.rouge import METRICS as ROUGE_METRICS
+from ...evaluation.rouge import Settings, pair_scores
+from ...platform.errors import InputError
+from ...summarizer import Summarizer
+from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
+from ...summarizer.summarizer import MAX_TOKENS
+from ...systems.abs.features import FEATURES, parse_weights
+from ...version import __version__
+from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
+from .mert import NBest, best_weights
+from .report import plain
+from .store import TrialStore
+from .tune import Listener, chosen_pairs, fingerprint_of_model
+
+NBEST = 100
+BYTES = 75
+_RECALL = "-recall75"
+_DIGITS = 4
+_FIRST = "set of first weights"
+
+
+class Round(NamedTuple):
+    """A decoding with some weights.
+
+    Attributes:
+        number: from 0, the folder's weights. weights: of all features, the first is 1.
+        lists: for each document its hypotheses, best first: text, features (see :class:`Hypothesis`), score by the
+            metric. mean: of the first of each. seconds: it took.
+    """
+
+    number: int
+    weights: List[float]
+    lists: List[List[Tuple[str, List[float], float]]]
+    mean: float
+    seconds: float
+
+    def score(self, metric: str) -> float:
+        """The mean score, as :meth:`Trial.score`; all rounds have the same metric."""
+        return self.mean
+
+
+@dataclass(frozen=True)
+class WeightTuning:
+    """What came of all rounds.
+
+    Attributes:
+        rounds: in order. metric: one of :data:`MERT_METRICS`. documents: how many were decoded. nbest: of each.
+        signature: of ROUGE.
+    """
+
+    rounds: List[Round]
+    metric: str
+    documents: int
+    nbest: int
+    signature: str
+
+    @property
+    def best(self) -> Round:
+        """The round with the highest score, the first of equals."""
+        return _best_of(self.rounds)
+
+    def markdown(self) -> str:
+        """The table for a terminal; the best round's number is bold."""
+        rows = [
+            [f"**{r.number}**" if r is self.best else str(r.number), *(f"{w:g}" for w in r.weights), f"{r.mean:.2f}"]
+            for r in self.rounds
+        ]
+        heads = ["round", *FEATURES, self.metric]
+        return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(heads))
+
+    def card_note(self, source: str) -> str:
+        """The note on the model card about the best weights; ``source`` names the documents."""
+        return (
+            f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "
+            f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
+            f"`{plain(source)}`, {self.nbest} hypotheses of each: {self.best.mean:.2f}, and {self.rounds[0].mean:.2f} "
+            "with the weights before. The first score is optimistic, because it was chosen on these documents.\n\n"
+            f"`{self.signature}`"
+        )
+
+    def write(self, out: Path) -> None:
+        """Write the report, without the n-best lists, to a folder."""
+        report = {
+            "metric": self.metric,
+            "signature": self.signature,
+            "documents": self.documents,
+            "nbest": self.nbest,
+            "best": self.best.number,
+            "extractive_weights": as_option(self.best.weights),
+            "rounds": [{"weights": r.weights, "score": r.mean, "seconds": r.seconds} for r in self.rounds],
+        }
+        (out / MERT_REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def as_option(weights: Sequence[float]) -> str:
+    """Weights as ``--extractive-weights`` takes them."""
+    return ",".join(f"{weight:.10g}" for weight in weights)
+
+
+def _best_of(rounds: Sequence[Round]) -> Round:
+    return max(rounds, key=lambda found: (found.mean, -found.number))
+
+
+def tune_weights(
+    summarizer: Summarizer,
+    documents: Sequence[str],
+    references: Sequence[str],
+    out: Path,
+    *,
+    rounds: int = MERT_ROUNDS,
+    metric: str = MERT_METRICS[0],
+    nbest: int = NBEST,
+    points: int = STARTING_POINTS,
+    most_documents: int = MOST_DOCUMENTS,
+    seed: int = 1,
+    max_tokens: int = MAX_TOKENS,
+    state_bytes: int = STATE_BYTES,
+    listener: Optional[Listener] = None,
+) -> WeightTuning:
+    """Choose weights, and go on where an earlier call with the same arguments was interrupted.
+
+    Round 0 has the folder's weights or, if it has none, 1 for log p alone. Other options of decoding are the folder's.
+
+    Args:
+        documents, references: raw texts; a pair of which one has no words is left out.
+        out: folder for the rounds; made if it is not there.
+        rounds: most decodings in all; it ends before when the weights no longer change. metric: one of
+            :data:`MERT_METRICS`. nbest: hypotheses of a document, and the beam. points: starting points.
+        most_documents: of more, a random selection that depends on ``seed`` is used.
+        max_tokens, state_bytes: see :class:`RepeatedDocuments`.
+
+    Raises:
+        InputError: texts or options are not such as they must be, or the rounds in ``out`` are others' or damaged.
+    """
+    listener = listener or Listener()
+    check_options(
+        metric, MERT_METRICS, trials=rounds, documents=most_documents, max_tokens=max_tokens, nbest=nbest, points=points
+    )
+    pairs = chosen_pairs(documents, references, most_documents, seed, listener)
+    decoding = {**summarizer.config.decoding, "beam": nbest}
+    first = _first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
+    repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
+    repeated.check(**decoding, extractive_weights=as_option(first))
+    out.mkdir(parents=True, exist_ok=True)
+    scorer = _Scorer(metric)
+    settings = {
+        "model": fingerprint_of_model(summarizer.folder, summarizer.config),
+        "choice of documents and references": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
+        "set of default options": decoding,
+        _FIRST: first,
+        "--metric": metric,
+        "--seed": seed,
+        "--starting-points": points,
+        "way of scoring": scorer.settings.signature(1),
+        "version of fairseq-etads": __version__,
+    }
+    make = functools.partial(
+        _decode, rounds=rounds, repeated=repeated, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
+    )
+    with TrialStore(out / MERT_FILE, settings) as store:
+        found = _go_on(store, rounds, first, lambda so_far: _next_weights(so_far, points, seed), make, listener)
+    signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
+    return WeightTuning(found, metric, len(pairs), nbest, signature)
+
+
+def _go_on(
+    store: TrialStore,
+    rounds: int,
+    first: List[float],
+    next_weights: Callable[[Sequence[Round]], List[float]],
+    make: Callable[[int, List[float]], Dict[str, Any]],
+    listener: Listener,
+) -> List[Round]:
+    """Add rounds to the store until there are so many, or the next weights have been tried; all rounds."""
+    found = [Round(**record) for record in store.trials]
+    if found:
+        listener.say(f"{store.path}: {len(found)} rounds are there already")
+    for number in range(len(found), rounds):
+        weights = next_weights(found) if found else first
+        if any(weights == before.weights for before in found):
+            listener.say(f"round {number} would have weights that have been tried, so this is the end")
+            break
+        store.append(make(number, weights))
+        found.append(Round(**store.trials[-1]))
+        listener.end(found[-1], _best_of(found))
+    return found
+
+
+def _first_weights(present: str, path: Path) -> List[float]:
+    """The weights of round 0: the folder's, or those that it had before some of these rounds were written to it."""
+    try:
+        first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    head, rounds = TrialStore.peek(path)
+    before = head.get(_FIRST)
+    return before if isinstance(before, list) and first in [found.get("weights") for found in rounds] else first
+
+
+def _rounded(weights: Sequence[float]) -> List[float]:
+    """With the first weight 1 and few digits, so that what is printed is what was tried."""
+    return [round(weight / weights[0], _DIGITS) for weight in weights]
+
+
+def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
+    """The weights that are best on the n-best lists of all rounds together."""
+    lists = []
+    for of_document in zip(*(found.lists for found in rounds)):
+        united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
+        if united:
+            lists.append(NBest(*(np.array(column) for column in zip(*united.values()))))
+    if not lists:
+        raise InputError("no document has a summary of any probability")
+    return _rounded(best_weights(lists, _best_of(rounds).weights, points, seed)[0])
+
+
+class _Scorer:
+    """Scores texts by a metric of :data:`MERT_METRICS`, each text of a document once."""
+
+    def __init__(self, metric: str):
+        name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
+        recall = name != metric
+        self.settings = Settings(
+            metrics=ROUGE_METRICS if name == "mean" else (name,), byte_limit=BYTES if recall else None
+        )
+        self._figure = 2 if recall else 0
+        self._known: Dict[Tuple[str, str], float] = {}
+
+    def __call__(self, texts: Sequence[str], reference: str) -> List[float]:
+        new = [text for text in dict.fromkeys(texts) if (text, reference) not in self._known]
+        if new:
+            scores = pair_scores(new, [[reference] * len(new)], self.settings)[:, :, self._figure].mean(axis=1)
+            self._known.update(((text, reference), round(score, 6)) for text, score in zip(new, scores.tolist()))
+        return [self._known[text, reference] for text in texts]
+
+
+def _decode(
+    number: int,
+    weights: List[float],
+    *,
+    rounds: int,
+    repeated: RepeatedDocuments,
+    decoding: Dict[str, Any],
+    pairs: Sequence[Tuple[str, str]],
+    scorer: _Scorer,
+    listener: Listener,
+) -> Dict[str, Any]:
+    """Decode with these weights and score what is found; a record of the store. ``rounds``: how many there may be."""
+    started = time.monotonic()
+    listener.begin(number, rounds, repeated.documents)
+    found = repeated.n_best(listener.advance, **decoding, extractive_weights=as_option(weights))
+    lists = []
+    for hypotheses, (_, reference) in zip(found, pairs):
+        texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
+        features = [list(hypothesis.features) for hypothesis in hypotheses]
+        lists.append(list(zip(texts, features, scorer(texts, reference))))
+    best = [nbest[0][2] if nbest else 0.0 for nbest in lists]
+    return {
+        "number": number,
+        "weights": weights,
+        "lists": lists,
+        "mean": float(np.mean(best)),
+        "seconds": round(time.monotonic() - started, 3),
+    }

@@ -1,0 +1,66 @@
+"""The plot of a tuning: the metric by trial, and by the value of each parameter."""
+
+import math
+from typing import Any, List
+
+from ...evaluation.plots import repeatable, save
+from .choices import METRIC_NAMES
+from .space import Parameter
+from .tune import Tuning
+
+_COLUMNS = 3
+_ALL, _DEFAULTS, _BEST = "#56b4e9", "#000000", "#d55e00"  # Okabe and Ito (2008)
+
+
+def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> None:
+    """Points for trials; the folder's defaults and the best have marks of their own."""
+    axes.plot(places, scores, "o", color=_ALL, markersize=4, label="trials")
+    axes.plot(places[0], scores[0], "D", color=_DEFAULTS, markersize=6, label="folder's defaults (trial 0)")
+    if best:
+        axes.plot(places[best], scores[best], "*", color=_BEST, markersize=11, label=f"best (trial {best})")
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.tick_params(labelsize=8)
+
+
+def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
+    found = [trial.settings[parameter.name] for trial in tuning.trials]
+    # values in order and at equal distances, because some lists of them are not on one scale
+    values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
+    values = sorted(values) if parameter.is_ordered else values
+    _draw(axes, [values.index(value) for value in found], scores, tuning.best.number)
+    step = math.ceil(len(values) / 11)
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    axes.set_xticks(range(0, len(values), step), shown[::step])
+    axes.set_title(parameter.name.replace("_", "-"), fontsize=10)
+
+
+def draw_tuning(tuning: Tuning, path: str) -> None:
+    """Plot the metric of all trials. The same trials give the same file, byte for byte.
+
+    Args:
+        path: file to write; its suffix says the format.
+    """
+    scores = [trial.score(tuning.metric) for trial in tuning.trials]
+    panels = len(tuning.space) + 1
+    columns = min(_COLUMNS, panels)
+    rows = math.ceil(panels / columns)
+    with repeatable():
+        from matplotlib.figure import Figure  # without pyplot: no window, no global state
+
+        figure = Figure(figsize=(4.2 * columns, 2.9 * rows + 0.5), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten()
+        numbers = [float(trial.number) for trial in tuning.trials]
+        so_far = [max(scores[: number + 1]) for number in range(len(scores))]
+        grid[0].step(numbers, so_far, where="post", color="0.6", linewidth=1, label="best so far")
+        _draw(grid[0], numbers, scores, tuning.best.number)
+        grid[0].set_title("trial", fontsize=10)
+        for axes, parameter in zip(grid[1:], tuning.space):
+            _draw_parameter(axes, parameter, tuning, scores)
+        for axes in grid[panels:]:
+            axes.set_visible(False)
+        for axes in grid[::columns]:
+            axes.set_ylabel(METRIC_NAMES[tuning.metric], fontsize=9)
+        figure.legend(
+            *grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
+        )
+        save(figure, path)

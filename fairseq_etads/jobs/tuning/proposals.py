@@ -1,0 +1,139 @@
+"""The next settings to try, by Optuna's sampler, from nothing but the trials so far, the seed and the trial's number.
+
+Optuna keeps no state of ours: a study in memory is made anew from the trials for every proposal, and its random numbers
+depend on the number of the trial. So a search that was interrupted goes on exactly as if it had not been.
+"""
+
+import itertools
+import math
+import random
+from typing import Any, Dict, Iterator, Optional, Sequence, Set, Tuple
+
+from ...platform.errors import InputError
+from .space import Parameter, allowed_values, decoding_of
+
+_ATTEMPTS = 10
+"""Proposals that the sampler may make for a trial before a random setting is taken."""
+_RANDOM_ATTEMPTS = 200
+
+Key = Tuple[Tuple[str, Any], ...]
+
+
+def check_optuna() -> None:
+    """Raise InputError, before any work is done, if Optuna is missing."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise InputError("etads-tune: Optuna is missing: pip install optuna") from None
+
+
+def key_of(decoding: Dict[str, Any]) -> Key:
+    """What is equal for settings that decode alike."""
+    return tuple(sorted(decoding.items()))
+
+
+def propose(
+    space: Sequence[Parameter],
+    defaults: Dict[str, Any],
+    tried: Sequence[Tuple[Dict[str, Any], float]],
+    seed: int,
+) -> Optional[Dict[str, Any]]:
+    """Values of the parameters for the next trial, which no trial has had.
+
+    Args:
+        space: the parameters. defaults: the options of decoding that they change.
+        tried: values of the parameters, and the score, which is to be high, of each trial so far.
+        seed: of the search.
+
+    Returns:
+        name -> value; None if everything has been tried.
+    """
+    known = {key_of(decoding_of(chosen, defaults)) for chosen, _ in tried}
+    for attempt in range(_ATTEMPTS):
+        chosen = _ask(space, defaults, tried, seed, attempt)
+        if key_of(decoding_of(chosen, defaults)) not in known:
+            return chosen
+    numbers = random.Random(f"{seed} {len(tried)}")
+    for _ in range(_RANDOM_ATTEMPTS):
+        chosen = {}
+        for parameter in space:
+            chosen[parameter.name] = numbers.choice(allowed_values(parameter, chosen, defaults))
+        if key_of(decoding_of(chosen, defaults)) not in known:
+            return chosen
+    return _first_untried(space, defaults, known)  # nearly everything has been tried, so there is not much of it
+
+
+def _ask(
+    space: Sequence[Parameter],
+    defaults: Dict[str, Any],
+    tried: Sequence[Tuple[Dict[str, Any], float]],
+    seed: int,
+    attempt: int,
+) -> Dict[str, Any]:
+    """What the tree-structured Parzen estimator (Bergstra et al. 2011) proposes."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    numbers = random.Random(f"{seed} {len(tried)} {attempt}")
+    sampler = optuna.samplers.TPESampler(seed=numbers.randrange(2**31))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for chosen, score in tried:
+        distributions = _distributions(optuna, space, chosen, defaults)
+        if distributions is not None:
+            study.add_trial(
+                optuna.trial.create_trial(
+                    params={p.name: _coded(p, chosen[p.name]) for p in space}, distributions=distributions, value=score
+                )
+            )
+    trial = study.ask()
+    found: Dict[str, Any] = {}
+    for parameter in space:
+        values = allowed_values(parameter, found, defaults)
+        if parameter.is_ordered:
+            found[parameter.name] = parameter.values[trial.suggest_int(parameter.name, 0, len(values) - 1)]
+        else:
+            found[parameter.name] = trial.suggest_categorical(parameter.name, list(values))
+    return found
+
+
+def _coded(parameter: Parameter, value: Any) -> Any:
+    """What Optuna is told: the place of a number among the values, any other value itself."""
+    return parameter.values.index(value) if parameter.is_ordered else value
+
+
+def _distributions(
+    optuna: Any, space: Sequence[Parameter], chosen: Dict[str, Any], defaults: Dict[str, Any]
+) -> Optional[Dict[str, Any]]:
+    """Optuna's distributions of a trial; None if its values, those of the defaults, are not in the space."""
+    found: Dict[str, Any] = {}
+    for parameter in space:
+        values = allowed_values(parameter, chosen, defaults)
+        if chosen[parameter.name] not in values:
+            return None
+        distributions = optuna.distributions
+        found[parameter.name] = (
+            distributions.IntDistribution(0, len(values) - 1)
+            if parameter.is_ordered
+            else distributions.CategoricalDistribution(values)
+        )
+    return found
+
+
+def _settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
+    """All settings of the space."""
+    for values in itertools.product(*(parameter.values for parameter in space)):
+        chosen = dict(zip((parameter.name for parameter in space), values))
+        if all(chosen[p.name] in allowed_values(p, chosen, defaults) for p in space):
+            yield chosen
+
+
+def _first_untried(space: Sequence[Parameter], defaults: Dict[str, Any], known: Set[Key]) -> Optional[Dict[str, Any]]:
+    for chosen in _settings(space, defaults):
+        if key_of(decoding_of(chosen, defaults)) not in known:
+            return chosen
+    return None
+
+
+def size_of(space: Sequence[Parameter]) -> int:
+    """How many settings there are at most."""
+    return math.prod(len(parameter.values) for parameter in space)

@@ -1,0 +1,152 @@
+"""The table of trials, and what may be concluded from it."""
+
+import csv
+import datetime
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+from tabulate import tabulate
+
+from ...evaluation.rouge import METRICS as ROUGE_METRICS
+from ...summarizer.folder.card import as_options
+from .choices import METRIC_NAMES
+from .tune import Trial, Tuning
+
+LEVEL = 0.05
+"""p-values are significant below this, divided by the number of trials that the best was chosen of."""
+FIGURES = {
+    "words": "words",
+    "novel 2-grams": "new 2",
+    "repeated 3-grams": "rep. 3",
+    "copy rate": "copied",
+}
+"""Name of a figure in the table on the terminal -> heading of its column; the files have all figures."""
+
+
+def _rouge(trial: Trial) -> Dict[str, float]:
+    means = trial.scores.mean(axis=0).tolist()
+    return {"mean": float(np.mean(means)), **dict(zip(ROUGE_METRICS, means))}
+
+
+def rows(tuning: Tuning) -> List[Dict[str, Any]]:
+    """A row for each trial: its number, its settings, ROUGE F1, and all figures of its summaries."""
+    return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
+
+
+def markdown(tuning: Tuning) -> str:
+    """The table for a terminal; the best trial's number is bold."""
+    best, names = tuning.best.number, [parameter.name for parameter in tuning.space]
+    shown: List[List[Any]] = []
+    for trial in tuning.trials:
+        number = f"**{trial.number}**" if trial.number == best else str(trial.number)
+        settings = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.settings.values()]
+        figures = [trial.figures[name] for name in FIGURES]
+        shown.append([number, *settings, *_rouge(trial).values(), *figures])
+    heads = ["trial", *(name.replace("_", "-") for name in names), "mean", *(f"R-{m[5:]}" for m in ROUGE_METRICS)]
+    texts = [True] * (len(names) + 1)
+    return tabulate(
+        shown,
+        [*heads, *FIGURES.values()],
+        tablefmt="pipe",
+        floatfmt=".2f",
+        missingval="-",
+        disable_numparse=[number for number, _ in enumerate(texts)],
+        colalign=["right"] * (len(heads) + len(FIGURES)),
+    )
+
+
+def _comparison(tuning: Tuning) -> Dict[str, Any]:
+    found = tuning.comparison()
+    level = LEVEL / max(len(tuning.trials) - 1, 1)
+    return {
+        "difference": float(found["difference"]),
+        "interval": found["interval"].tolist(),
+        "p_bootstrap": float(found["p_bootstrap"]),
+        "p_randomisation": float(found["p_randomisation"]),
+        "level": level,
+        "significant": bool(found["p_randomisation"] < level),
+    }
+
+
+def conclusion(tuning: Tuning) -> str:
+    """What the trials say about the best of them, in sentences."""
+    best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
+    low, high = tuning.interval(best)
+    about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
+    if best.number == 0:
+        others = len(tuning.trials) - 1
+        return f"The folder's defaults (trial 0) are the best by {metric}: {about}. None of {others} others is better."
+    compared = _comparison(tuning)
+    low, high = compared["interval"]
+    text = (
+        f"Trial {best.number} is the best by {metric}: {about}. The folder's defaults (trial 0) have "
+        f"{first.score(tuning.metric):.2f}; the difference is {compared['difference']:+.2f} [{low:+.2f}, {high:+.2f}], "
+        f"p = {compared['p_randomisation']:.4f} (paired randomisation).\n"
+    )
+    others = len(tuning.trials) - 1
+    if compared["significant"]:
+        text += f"That is significant even for the best of {others} (p below {compared['level']:.2g})."
+    else:
+        text += (
+            f"That is not significant for the best of {others} (p is not below {compared['level']:.2g}): on other "
+            "documents the defaults may be as good or better."
+        )
+    return text + (
+        f"\nIt was chosen on these {tuning.documents:,} documents, so its score on them is optimistic. Report scores "
+        "on documents that took no part."
+    )
+
+
+def card_note(tuning: Tuning, source: str) -> str:
+    """The note on the model card about the best trial; ``source`` names the documents."""
+    best, first = tuning.best, tuning.trials[0]
+    scores = [trial.score(tuning.metric) for trial in (best, first)]
+    return (
+        f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
+        f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
+        f"documents of `{plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and {scores[1]:.2f} "
+        f"with the defaults before, `{as_options(first.decoding)}`. The first score is optimistic, because it was "
+        "chosen on these documents. Scores in other sections were made before.\n\n"
+        f"`{tuning.signature}`"
+    )
+
+
+def plain(text: str) -> str:
+    """A text without what Markdown would read as something else, and not too long."""
+    return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
+
+
+def as_dict(tuning: Tuning) -> Dict[str, Any]:
+    """Everything but the summaries, in types that JSON has."""
+    best = tuning.best
+    return {
+        "metric": tuning.metric,
+        "seed": tuning.seed,
+        "documents": tuning.documents,
+        "given": tuning.given,
+        "signature": tuning.signature,
+        "space": {parameter.name: list(parameter.values) for parameter in tuning.space},
+        "best": {
+            "trial": best.number,
+            "decoding": best.decoding,
+            "score": best.score(tuning.metric),
+            "interval": list(tuning.interval(best)),
+            "against_defaults": _comparison(tuning) if best.number else None,
+        },
+        "trials": [
+            {**row, "decoding": trial.decoding, "seconds": trial.seconds}
+            for row, trial in zip(rows(tuning), tuning.trials)
+        ],
+    }
+
+
+def write_tables(tuning: Tuning, out: Path) -> None:
+    """Write trials.csv and tuning.json to a folder."""
+    table = rows(tuning)
+    with open(out / "trials.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    (out / "tuning.json").write_text(json.dumps(as_dict(tuning), indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,223 @@
+"""Which options of decoding are searched, and their values: a short, ordered list for each."""
+
+import math
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from ...platform.errors import InputError
+from ...search import call_options
+from ...search.call_options import OPTIONS, flag
+from ...search.settings import present_value
+
+SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
+"""What is searched unless something else is asked for."""
+VALUES: Dict[str, Tuple[Any, ...]] = {
+    "beam": (1, 2, 3, 4, 5, 6, 8, 10),
+    "lenpen": tuple(round(0.1 * tenth, 1) for tenth in range(21)),
+    "coverage_penalty": (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    "no_repeat_ngram_size": (0, 2, 3, 4),
+    "length_penalty_beta": tuple(float(number) for number in range(11)),
+    "temperature": tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
+}
+"""Values of numbers that are searched unless others are given; those of lengths come from the references."""
+
+_NOT_TUNABLE = ("infer_dtype", "ngram_ignore_tokens", "shortlist", "extractive_weights")
+_MOST_VALUES = 1000
+_STEPS = 20
+
+
+class Parameter(NamedTuple):
+    """An option that is searched.
+
+    Attributes:
+        name: of :data:`call_options.OPTIONS`. values: in ascending order, those of a choice in any.
+    """
+
+    name: str
+    values: Tuple[Any, ...]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether values are numbers."""
+        return OPTIONS[self.name].kind in (int, float)
+
+
+def make_space(
+    names: Sequence[str], ranges: Dict[str, str], decoding: Dict[str, Any], lengths: Sequence[int]
+) -> List[Parameter]:
+    """The parameters of a search, in the order in which their values are chosen.
+
+    Args:
+        names: options to search, as on a command line or with underscores; empty: :data:`SEARCHED`.
+        ranges: option -> its values, see :func:`parse_values`; options in here are searched, too.
+        decoding: the defaults. lengths: how many tokens each reference has.
+
+    Raises:
+        InputError: an option does not exist or cannot be searched, has impossible values, or has no effect beside
+            another; names it and what to choose.
+    """
+    asked = [_known(name, "--search") for name in (names or SEARCHED)]
+    given = {_known(name, "--range"): text for name, text in ranges.items()}
+    space: List[Parameter] = []
+    for name in dict.fromkeys([*asked, *given]):
+        if name in given:
+            space.append(Parameter(name, parse_values(name, given[name])))
+        else:
+            space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
+    space = _with_possible_lengths(space, decoding)
+    return sorted(space, key=lambda parameter: parameter.name == "min_len")  # last: its values depend on the others
+
+
+def _known(name: str, option: str) -> str:
+    known = name.strip().lstrip("-").replace("-", "_")
+    if known not in OPTIONS:
+        call_options.check({known: None})  # says which there are
+    if known in _NOT_TUNABLE:
+        raise InputError(
+            f"{option} {name}: {flag(known)} cannot be searched; give it to etads-export or etads-summarize"
+        )
+    return known
+
+
+def parse_values(name: str, text: str) -> Tuple[Any, ...]:
+    """The values that ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` stands for.
+
+    Raises:
+        InputError: it is something else, or the option cannot have such a value.
+    """
+    kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
+    bounds = text.split(":")
+    if len(bounds) in (2, 3) and kind in (int, float):
+        low, high, *step = (_number(part, kind, where) for part in bounds)
+        if low > high:
+            raise InputError(f"{where}: the lowest value comes first: {bounds[1]}:{bounds[0]}")
+        if step and step[0] <= 0:
+            raise InputError(f"{where}: choose a step above 0")
+        values = _grid(low, high, step[0] if step else _nice_step(high - low, kind), where)
+    elif len(bounds) == 1 and text.strip():
+        values = list(dict.fromkeys(_value(part.strip(), name, where) for part in text.split(",")))
+        values = sorted(values) if kind in (int, float) else values
+    else:
+        raise InputError(f"{where}: choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas")
+    for value in values:
+        try:
+            call_options.check({name: value})
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+    return tuple(values)
+
+
+def _value(text: str, name: str, where: str) -> Any:
+    kind = OPTIONS[name].kind
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise InputError(f"{where}: {text!r} is neither true nor false")
+        return text.lower() == "true"
+    return text if kind is str else _number(text, kind, where)
+
+
+def _number(text: str, kind: type, where: str) -> Any:
+    try:
+        number = kind(text)
+        if not abs(number) <= call_options.LARGEST:  # NaN is not either
+            raise ValueError
+        return number
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise InputError(f"{where}: {text.strip()!r} is not {what}") from None
+
+
+def _nice_step(width: float, kind: type) -> Any:
+    """The smallest step of 1, 2 or 5 times a power of ten with which there are at most 21 values."""
+    least = width / _STEPS
+    power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
+    return max(1, round(step)) if kind is int else step
+
+
+def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
+    """Values from ``low`` to ``high``, which is the last of them even if it is less than a step away."""
+    count = (high - low) / step + 1e-9
+    if count >= _MOST_VALUES:
+        raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
+    values = [low + number * step for number in range(int(count) + 1)]
+    values = [value if isinstance(value, int) else round(value, 10) for value in values]
+    return values if values[-1] == high else [*values, high]
+
+
+def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
+    """Values of an option for which none were given, the present one among them."""
+    option = OPTIONS[name]
+    if option.kind is bool:
+        return (False, True)
+    if option.choices:
+        return option.choices
+    middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
+    if name == "min_len":
+        values: Sequence[Any] = _few(min(1, present), max(middle, present))
+    elif name == "max_len":
+        values = _few(max(1, min(middle, present)), max(longest, present))
+    elif name in VALUES:
+        values = VALUES[name]
+    else:
+        raise InputError(
+            f"--search {name.replace('_', '-')}: which values? give --range {name.replace('_', '-')}=LOW:HIGH"
+        )
+    return tuple(sorted({*values, present}))
+
+
+def _few(low: int, high: int) -> List[int]:
+    """About ten whole numbers from ``low`` to ``high``."""
+    return [*range(low, high, max(1, round((high - low) / 10))), high]
+
+
+def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
+    """The space without lengths that no other value goes with.
+
+    Raises:
+        InputError: no values are left, or lengths have no effect.
+    """
+    values = {parameter.name: parameter.values for parameter in space}
+    lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
+    if lengths and ("exact_length" in values or present_value("exact_length", decoding)):
+        raise InputError(f"--search {lengths[0].replace('_', '-')}: has no effect beside --exact-length")
+    if not lengths or "max_len_a" in values or present_value("max_len_a", decoding):
+        return list(space)
+    least = values.get("min_len", (present_value("min_len", decoding),))[0]
+    most = values.get("max_len", (present_value("max_len", decoding),))[-1]
+    if least > most:
+        raise InputError(
+            f"--min-len {least} is more than --max-len {most}: choose another --range of "
+            f"{' or '.join(name.replace('_', '-') for name in lengths)}"
+        )
+    possible = {"min_len": lambda value: value <= most, "max_len": lambda value: value >= least}
+    return [
+        parameter._replace(values=tuple(filter(possible.get(parameter.name), parameter.values)))
+        if parameter.name in possible
+        else parameter
+        for parameter in space
+    ]
+
+
+def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
+    """The values that go with those chosen before: no shortest length is above the longest.
+
+    Args:
+        chosen: values of the parameters before this one. decoding: the defaults.
+    """
+    together = {**decoding, **chosen}
+    if parameter.name != "min_len" or present_value("max_len_a", together):
+        return parameter.values
+    return tuple(value for value in parameter.values if value <= present_value("max_len", together))
+
+
+def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
+    """All options of decoding with these values of the parameters; options without effect have their plain default."""
+    decoding = {**defaults, **chosen}
+    idle: List[Tuple[str, Any]] = []
+    if not present_value("coverage_penalty", decoding):
+        idle += [("coverage_penalty_type", "summary"), ("stepwise_coverage_penalty", False)]
+    if present_value("length_penalty_type", decoding) == "avg":
+        idle.append(("length_penalty_beta", present_value("length_penalty_beta", {})))
+    return {**decoding, **{name: value for name, value in idle if name in decoding}}

@@ -1,0 +1,106 @@
+"""The store of trials: JSON lines, one a trial, each on the disk before the next begins. Without torch and fairseq."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from ...platform.errors import InputError
+from ...platform.processes import lock
+
+FORMAT = "fairseq-etads trials"
+
+
+class TrialStore:
+    """Trials of a study, which a later process goes on with after this one was ended at any moment.
+
+    The first line says what all trials have in common; each further line is a trial. A line that was being written when
+    the process was killed is cut off when the next one begins. While it is open, no other process can open it.
+
+    Args:
+        path: of the file; made if it is not there.
+        settings: all that decides what a trial's figures are, by names that a message may show; values that JSON has.
+
+    Attributes:
+        trials: all trials in order.
+
+    Raises:
+        InputError: the file has other settings, is damaged, cannot be written, or another process is writing it.
+    """
+
+    def __init__(self, path: Path, settings: Dict[str, Any]):
+        self.path = path
+        self.trials: List[Dict[str, Any]] = []
+        head = {"format": FORMAT, "version": 1, "settings": json.loads(json.dumps(settings))}
+        try:
+            self._file = open(path, "a+b")  # noqa: SIM115  # closed by close()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        try:
+            if not lock(self._file):
+                raise InputError(f"{self.path}: another process is writing it")
+            whole = self._read(head)
+            self._file.truncate(whole)
+            if not whole:
+                self._write(head)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, head: Dict[str, Any]) -> int:
+        """Read the trials; returns how many bytes are whole lines."""
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        lines = content[:whole].split(b"\n")[:-1]
+        for number, line in enumerate(lines):
+            record: Any = None
+            with contextlib.suppress(ValueError, RecursionError):
+                record = json.loads(line)
+            if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
+                raise InputError(f"{self.path}, line {number + 1}: not of a store of trials; delete it to begin anew")
+            if number:
+                self.trials.append(record)
+            elif record != head:
+                self._refuse(record, head)
+        return whole
+
+    def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
+        old, new = before.get("settings") or {}, head["settings"]
+        differ = [name for name in {**new, **old} if old.get(name) != new.get(name)] or ["version of this format"]
+        raise InputError(
+            f"{self.path}: its trials were made with another {' and '.join(differ)}; name another folder for these, or "
+            "delete it to begin anew"
+        )
+
+    @staticmethod
+    def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+        """The settings and the trials of a file that is not opened for writing; empty if there are none."""
+        records: List[Any] = []
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            records = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        if not records or not all(isinstance(record, dict) for record in records):
+            return {}, []
+        settings = records[0].get("settings")
+        return settings if isinstance(settings, dict) else {}, records[1:]
+
+    def append(self, trial: Dict[str, Any]) -> None:
+        """Add a trial, of values that JSON has; it is on the disk when this returns."""
+        self._write(trial)
+        self.trials.append(json.loads(json.dumps(trial)))
+
+    def _write(self, record: Dict[str, Any]) -> None:
+        self._file.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let other processes have the file."""
+        self._file.close()
+
+    def __enter__(self) -> "TrialStore":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

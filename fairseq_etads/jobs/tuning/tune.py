@@ -1,0 +1,314 @@
+"""Tuning: trials of options of decoding on documents with references, from the folder's defaults to the best."""
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+
+from ...evaluation.analysis import WORD_SPLITTERS, Analyser, Source
+from ...evaluation.resampling import bootstrap_intervals, compare_pairs
+from ...evaluation.rouge import METRICS as ROUGE_METRICS
+from ...evaluation.rouge import SEED as RESAMPLING_SEED
+from ...evaluation.rouge import Settings, pair_scores
+from ...evaluation.summaries import SENTENCE_MARK, split_summary
+from ...platform.errors import InputError
+from ...search.settings import present_value
+from ...summarizer import Summarizer
+from ...summarizer.folder.config import CONFIG, FolderConfig
+from ...summarizer.folder.loading import needed_files
+from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
+from ...summarizer.summarizer import MAX_TOKENS
+from ...text.checksums import Checksums, sha256
+from ...version import __version__
+from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
+from .proposals import check_optuna, propose
+from .space import Parameter, decoding_of, make_space
+from .store import TrialStore
+
+RESAMPLES = 10_000
+_DEFAULTS = "set of default options"
+
+
+class Trial(NamedTuple):
+    """What came of one setting.
+
+    Attributes:
+        number: from 0, the folder's defaults. settings: the values of the parameters.
+        decoding: all options of decoding. scores: (n, 3) F1 of ROUGE-1, 2 and L of each document, from 0 to 100.
+        figures: of :class:`~fairseq_etads.evaluation.analysis.Analysis`. summaries: n texts. seconds: it took.
+    """
+
+    number: int
+    settings: Dict[str, Any]
+    decoding: Dict[str, Any]
+    scores: np.ndarray
+    figures: Dict[str, Optional[float]]
+    summaries: List[str]
+    seconds: float
+
+    @classmethod
+    def of(cls, record: Dict[str, Any]) -> "Trial":
+        """The trial of a record of the store."""
+        return cls(**{**record, "scores": np.array(record["scores"])})
+
+    def document_scores(self, metric: str) -> np.ndarray:
+        """(n,) by one of :data:`METRICS`."""
+        if metric == "mean":
+            return np.asarray(self.scores.mean(axis=1))
+        return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
+
+    def score(self, metric: str) -> float:
+        """The mean over the documents."""
+        return float(self.document_scores(metric).mean())
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What came of all trials.
+
+    Attributes:
+        trials: in order. space: the parameters. metric: one of :data:`METRICS`. seed: of the search.
+        documents, given: how many were summarised in each trial, and how many there were.
+        signature: of ROUGE. fingerprint: SHA-256 of the documents and references that were used.
+    """
+
+    trials: List[Trial]
+    space: List[Parameter]
+    metric: str
+    seed: int
+    documents: int
+    given: int
+    signature: str
+    fingerprint: str
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the highest score, the first of equals."""
+        return best_of(self.trials, self.metric)
+
+    def interval(self, trial: Trial) -> Tuple[float, float]:
+        """The 95 % interval of a trial's score."""
+        low, high = bootstrap_intervals(trial.document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
+        return low, high
+
+    def comparison(self) -> Dict[str, Any]:
+        """:func:`compare_pairs` of the best trial and the folder's defaults; there are other trials than these."""
+        first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
+        # enough for the smallest p-value to be below a twentieth divided by the number of trials
+        return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
+
+
+class Listener:
+    """Is told how far a search has got; here it does nothing."""
+
+    def say(self, text: str) -> None:
+        """Something that a user should know."""
+
+    def begin(self, number: int, trials: int, documents: int) -> None:
+        """A trial begins."""
+
+    def advance(self, documents: int) -> None:
+        """So many more documents are summarised."""
+
+    def end(self, trial: Any, best: Any) -> None:
+        """A trial, or a round of tuning weights, is finished; ``best`` is the best so far."""
+
+
+def best_of(trials: Sequence[Trial], metric: str) -> Trial:
+    """The trial with the highest score, the first of equals."""
+    return max(trials, key=lambda trial: (trial.score(metric), -trial.number))
+
+
+def tune(
+    summarizer: Summarizer,
+    documents: Sequence[str],
+    references: Sequence[str],
+    out: Path,
+    *,
+    trials: int = TRIALS,
+    metric: str = "mean",
+    search: Sequence[str] = (),
+    ranges: Optional[Dict[str, str]] = None,
+    most_documents: int = MOST_DOCUMENTS,
+    seed: int = 1,
+    max_tokens: int = MAX_TOKENS,
+    state_bytes: int = STATE_BYTES,
+    listener: Optional[Listener] = None,
+) -> Tuning:
+    """Try options of decoding, and go on where an earlier call with the same arguments was interrupted.
+
+    Trial 0 is the folder's present defaults. Settings that decode alike are tried once.
+
+    Args:
+        documents, references: raw texts; a pair of which one has no words is left out.
+        out: folder for the trials; made if it is not there.
+        trials: how many there are in all, those of earlier calls included. metric: one of :data:`METRICS`.
+        search, ranges: which options, with which values, see :func:`make_space`.
+        most_documents: of more, a random selection that depends on ``seed`` is used.
+        max_tokens, state_bytes: see :class:`RepeatedDocuments`.
+
+    Raises:
+        InputError: Optuna is missing, texts or options are not such as they must be, or the trials in ``out`` are
+            others' or damaged.
+    """
+    check_optuna()
+    listener = listener or Listener()
+    check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
+    pairs = chosen_pairs(documents, references, most_documents, seed, listener)
+    out.mkdir(parents=True, exist_ok=True)
+    scoring = Settings().signature(1)
+    defaults = _first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
+    lengths = [summarizer.token_count(reference) for _, reference in pairs]
+    space = make_space(search, ranges or {}, defaults, lengths)
+    repeated = RepeatedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
+    _check_values(space, defaults, repeated)
+    fingerprint = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+    settings = {
+        "model": fingerprint_of_model(summarizer.folder, summarizer.config),
+        "choice of documents and references": fingerprint,
+        _DEFAULTS: defaults,
+        "--metric": metric,
+        "--seed": seed,
+        "--search or --range": {parameter.name: parameter.values for parameter in space},
+        "way of scoring": scoring,
+        "version of fairseq-etads": __version__,
+    }
+    with TrialStore(out / TRIALS_FILE, settings) as store:
+        _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
+        found = [Trial.of(record) for record in store.trials]
+    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
+    return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
+
+
+def chosen_pairs(
+    documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
+) -> List[Tuple[str, str]]:
+    """The pairs that are used in every trial, in the order given."""
+    if len(documents) != len(references):
+        raise InputError(
+            f"{len(documents):,} documents and {len(references):,} references: every document needs one reference"
+        )
+    if not documents:
+        raise InputError("there are no documents")
+    pairs = [(d, r) for d, r in zip(documents, references) if d.strip() and r.strip()]
+    if not pairs:
+        raise InputError("no document and its reference both have words")
+    if len(pairs) < len(documents):
+        listener.say(f"{len(documents) - len(pairs):,} pairs are left out: a document or its reference has no words")
+    if len(pairs) > most:
+        chosen = np.random.default_rng(seed).choice(len(pairs), most, replace=False)
+        listener.say(f"{most:,} of {len(pairs):,} documents are chosen at random (--documents, --seed)")
+        pairs = [pairs[number] for number in sorted(chosen.tolist())]
+    return pairs
+
+
+def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
+    """The defaults of trial 0: the folder's, or those that it had before one of these trials was written to it."""
+    head, trials = TrialStore.peek(path)
+    before = head.get(_DEFAULTS)
+    if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
+        return before
+    return present
+
+
+def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], repeated: RepeatedDocuments) -> None:
+    """Raise InputError now if the model cannot be searched with one of the values."""
+    longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
+    for parameter in space:
+        for value in parameter.values:
+            repeated.check(**decoding_of({**longest, parameter.name: value}, defaults))
+
+
+def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
+    """SHA-256 of all that the folder says but for the defaults of decoding."""
+    listed = Checksums(folder).listed
+    sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
+    return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
+
+
+class _Study:
+    """The trials of one call of :func:`tune`."""
+
+    def __init__(
+        self,
+        repeated: RepeatedDocuments,
+        pairs: Sequence[Tuple[str, str]],
+        space: Sequence[Parameter],
+        defaults: Dict[str, Any],
+        metric: str,
+        seed: int,
+        store: TrialStore,
+        listener: Listener,
+    ):
+        self.repeated, self.pairs, self.space, self.defaults = repeated, pairs, space, defaults
+        self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
+
+    def run(self, trials: int) -> None:
+        """Make trials until the store has so many, or nothing is left to try."""
+        found = [Trial.of(record) for record in self.store.trials]
+        if found:
+            self.listener.say(f"{self.store.path}: {len(found)} trials are there already")
+        first = len(found)
+        for number in range(first, trials):
+            settings = self._next_settings(found)
+            if settings is None:
+                self.listener.say(f"all {number} different settings have been tried")
+                return
+            self.listener.begin(number, trials, self.repeated.documents)
+            self.store.append(self._record(number, settings))
+            found.append(Trial.of(self.store.trials[-1]))
+            if number == first:
+                self._say_what_is_kept()
+            self.listener.end(found[-1], best_of(found, self.metric))
+
+    def _next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
+        if not found:
+            return {parameter.name: present_value(parameter.name, self.defaults) for parameter in self.space}
+        tried = [(trial.settings, trial.score(self.metric)) for trial in found]
+        return propose(self.space, self.defaults, tried, self.seed)
+
+    def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
+        """Decode with these settings and measure; a record of the store."""
+        decoding = decoding_of(settings, self.defaults) if number else self.defaults
+        started = time.monotonic()
+        try:
+            found = self.repeated.summarize(self.listener.advance, **decoding)
+        except ValueError as error:
+            raise InputError(f"trial {number} ({json.dumps(settings)}): {error}") from None
+        except torch.cuda.OutOfMemoryError:
+            raise InputError(
+                f"trial {number}: memory runs out; choose less than --max-tokens {self.repeated.max_tokens}"
+            ) from None
+        summaries = [" ".join(summary.text.split()) for summary in found]
+        scores = pair_scores(summaries, [[reference for _, reference in self.pairs]], Settings())[:, :, 0]
+        return {
+            "number": number,
+            "settings": settings,
+            "decoding": decoding,
+            "scores": scores.round(6).tolist(),
+            "figures": _figures([document for document, _ in self.pairs], summaries),
+            "summaries": summaries,
+            "seconds": round(time.monotonic() - started, 3),
+        }
+
+    def _say_what_is_kept(self) -> None:
+        kept, documents = self.repeated.encoded_once, self.repeated.documents
+        about = f"encoder states take {self.repeated.state_bytes / 2**20:,.1f} MiB"
+        if kept < documents:
+            about += f" for {kept:,} of {documents:,} documents; the others are encoded again in each trial"
+        self.listener.say(f"{about} (--encoder-memory)")
+
+
+def _figures(documents: Sequence[str], summaries: Sequence[str]) -> Dict[str, Optional[float]]:
+    """Lengths, novelty, repetition and copies of summaries, as ``etads-analyse`` computes them."""
+    words, analyser = WORD_SPLITTERS["words"], Analyser()
+    for document, summary in zip(documents, summaries):
+        sentences = split_summary(document, SENTENCE_MARK, split_sentences=False)
+        source = Source([word for sentence in sentences for word in words(sentence)])
+        analyser.add(source, [words(sentence) for sentence in split_summary(summary)])
+    return analyser.result().figures

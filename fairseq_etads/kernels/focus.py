@@ -1,0 +1,207 @@
+"""Focus-attention as a pure function: attention with a Gaussian bias around a centre for every query.
+
+Shapes: B batch, H heads, T query length, S key length, D head width. ``key_padding_mask`` is (B, S), boolean, True at
+padding, on either side. Nothing here depends on how much padding a batch has: lengths and positions count real tokens
+only.
+
+Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
+section 3.2. docs/etads.md says how it is computed, and how exactly.
+"""
+
+from typing import Callable, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .cpu import has_flash_attention
+from .focus_columns import (
+    PADDING_SCORE,
+    SCOPE_FLOOR,
+    FlashFocus,
+    Focus,
+    document_parts,
+    gradient_columns,
+    padded_columns,
+    value_columns,
+    with_columns,
+    with_padding_column,
+)
+
+EXACT_COLUMNS = {("cpu", None)}
+"""Processors, as device type and CUDA capability, whose fused attention is known to add float32 columns exactly.
+
+torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
+yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be entered here.
+"""
+LONGEST_BIAS = 512
+"""Longest document, in tokens with padding, whose focal bias is built at once (form "bias"), and kept for training."""
+BIAS_ELEMENTS = 2**24
+"""Most elements of the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
+
+
+def document_positions(
+    key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
+) -> Tuple[Tensor, Tensor]:
+    """Positions inside each document, and the documents' lengths, both counting real tokens only.
+
+    Returns:
+        positions (B, S) float32, 0 … m-1 at real tokens whatever the side of the padding, 0 at padding;
+        lengths m (B,) float32, at least 1.
+    """
+    if key_padding_mask is None:
+        positions = torch.arange(length, device=device, dtype=torch.float32).expand(batch, length)
+        return positions, positions.new_full((batch,), float(length))
+    real = (~key_padding_mask).float()
+    return (real.cumsum(1) - 1).clamp(min=0) * real, real.sum(1).clamp(min=1)
+
+
+def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optional[Tensor] = None) -> Tensor:
+    """The Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
+
+    Args:
+        center: mu (B, H, T), in tokens.
+        scope: sigma (B, H, T), in tokens; values under ``SCOPE_FLOOR`` count as ``SCOPE_FLOOR``.
+        positions: P (B, S), in tokens.
+        strength: factors of the bias (B, H, T); None: 1, as in the paper.
+
+    Returns:
+        (B, H, T, S), in the dtype of ``center``, at most 0 where the strength is positive.
+
+    This is the definition. :func:`focus_attention` computes attention with this bias without ever building it.
+    """
+    distance = positions[:, None, None, :].to(center) - center.unsqueeze(-1)
+    bias = -2.0 * (distance / scope.clamp(min=SCOPE_FLOOR).unsqueeze(-1)) ** 2
+    return bias if strength is None else bias * strength.unsqueeze(-1)
+
+
+def _focus_by_columns(
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+) -> Tensor:
+    """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
+    batch, _, length, width = q.shape
+    positions, lengths = document_positions(padding, batch, length, q.device)
+    if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
+        parts = document_parts(focus, positions, padding, q.dtype)
+        result: Tensor = FlashFocus.apply(q, k, v, *(field for part in parts for field in part))
+        return result
+    queries, keys = (x.to(q.dtype) for x in value_columns(focus, positions, lengths))
+    if padding is not None:
+        queries, keys = with_padding_column(queries, keys, padding)
+    if torch.is_grad_enabled() and focus.needs_gradient:
+        gradient_queries, gradient_keys = (x.to(q.dtype) for x in gradient_columns(focus, positions, lengths))
+        if padding is not None:
+            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
+        queries = torch.cat([queries, gradient_queries], dim=-1)
+        keys = torch.cat([keys, gradient_keys], dim=-1)
+    wide = with_columns(q, k, v, *padded_columns(queries, keys, width))
+    return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., :width]
+
+
+def _focus_by_bias(
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+) -> Tensor:
+    """The form "bias" of :func:`focus_attention`; q and focus may be those of some of the queries."""
+    batch, _, length, _ = k.shape
+    positions, _ = document_positions(padding, batch, length, k.device)
+    bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
+    if padding is not None:
+        bias = bias.masked_fill(padding[:, None, None, :], PADDING_SCORE)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
+
+
+def _focus_by_blocks(
+    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+) -> Tensor:
+    """The form "blocks" of :func:`focus_attention`."""
+    rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
+    pieces = []
+    for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split(rows)):
+        arguments = (q_rows, k, v, focus_rows, padding, dropout_p)
+        if torch.is_grad_enabled():
+            pieces.append(checkpoint(_focus_by_bias, *arguments, use_reentrant=False))
+        else:
+            pieces.append(_focus_by_bias(*arguments))
+    return torch.cat(pieces, dim=2)
+
+
+_FOCUS_FORMS = {"columns": _focus_by_columns, "bias": _focus_by_bias, "blocks": _focus_by_blocks}
+FOCUS_FORMS = tuple(_FOCUS_FORMS)
+
+
+def focus_form(
+    device_type: str,
+    dtype: torch.dtype,
+    capability: Optional[Tuple[int, int]],
+    length: int,
+    exact_products: bool = True,
+) -> str:
+    """The form in which :func:`focus_attention` computes when none is asked for.
+
+    "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere "bias"
+    for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
+
+    Args:
+        dtype: in which it computes, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: another.
+        length: S, with padding. exact_products: False if torch may round the factors of float32 products
+            (``torch.set_float32_matmul_precision``).
+    """
+    if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):
+        return "columns"
+    return "bias" if length <= LONGEST_BIAS else "blocks"
+
+
+def _default_form(q: Tensor, work: torch.dtype) -> str:
+    """:func:`focus_form` of queries (B, H, S, D) that are computed with in ``work``."""
+    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+    try:
+        exact_products = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # newer torch, where the precision was set for some kind of operation only
+        exact_products = False
+    return focus_form(q.device.type, work, capability, q.shape[2], exact_products)
+
+
+def focus_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    center: Tensor,
+    scope: Tensor,
+    key_padding_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    form: Optional[str] = None,
+    strength: Optional[Tensor] = None,
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
+
+    Args:
+        q, k, v: (B, H, S, D), any floating dtype.
+        center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
+        key_padding_mask: (B, S), True at padding.
+        dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
+        form: how to compute it, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
+        strength: a factor of f for each head (H,), in float32 or better; None: 1, as in the paper. At 0 this is plain
+            attention, and gradient reaches the strength alone.
+
+    Returns:
+        (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite and meaningless.
+
+    It runs in float32 also for half-precision inputs and under autocast, because the bias spans many orders of
+    magnitude, and in float64 for float64. The forms:
+
+    - "columns": expanding the square, f is a product of a few columns per query with a few columns per key. They are
+      appended to q and k, and torch's fused attention does the rest: no S x S tensor exists (on a CPU, it is fused only
+      for ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact
+      one down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
+    - "bias": f is the kernel's float32 mask (B, H, S, S). As exact as the kernel's q k^T, on every device.
+    - "blocks": the same for a block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
+      backward pass computes again.
+    """
+    work = torch.promote_types(q.dtype, torch.float32)
+    compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]
+    with torch.autocast(q.device.type, enabled=False):
+        factors = None if strength is None else strength[None, :, None].expand_as(center)
+        focus = Focus(center, scope, factors).map(lambda x: x.to(work))
+        out = compute(q.to(work), k.to(work), v.to(work), focus, key_padding_mask, dropout_p)
+    return out.to(q.dtype)

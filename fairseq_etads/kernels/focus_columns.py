@@ -1,0 +1,251 @@
+"""The columns by which fused attention computes focus-attention, and torch's kernel for CPUs with them.
+
+Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C and G columns.
+Appended to queries and keys, the columns add the focal bias to their products, so that no T x S tensor exists.
+docs/etads.md says how exact this is.
+"""
+
+import math
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .cpu import flash_attention, flash_attention_backward
+
+SCOPE_FLOOR = 0.1
+"""Smallest scope sigma, in tokens. At the floor the next token already has a bias of -200, so the attention is one-hot
+and nothing is lost; without it equation 7 divides by zero once sigmoid underflows."""
+
+LARGEST_PART = 1024
+"""Most tokens that share an origin of the columns: so far away, multiples of x^2 still have a few bits to spare."""
+
+_GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 for padding: 16, a multiple of 8
+PADDING_SCORE = -1e9  # exp() of it is 0 in fp32, and unlike -inf it leaves a row without real tokens finite
+
+
+class Focus(NamedTuple):
+    """mu, sigma and factors of the bias, (B, H, T) each; no strength: 1."""
+
+    center: Tensor
+    scope: Tensor
+    strength: Optional[Tensor]
+
+    @property
+    def needs_gradient(self) -> bool:
+        return any(x is not None and x.requires_grad for x in self)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Focus":
+        return Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
+
+    def split(self, rows: int) -> "List[Focus]":
+        """The focus of so many queries at a time."""
+        starts = range(0, self.center.shape[2], rows)
+        return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
+
+
+def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """-(P - mu)^2 * 2 / sigma^2 (times the strength) as a polynomial in x = P - origin: coefficients of x^2, x and 1.
+
+    ``origin`` broadcasts against the others; each result has the broadcast shape.
+    """
+    steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
+    if focus.strength is not None:
+        steepness = steepness * focus.strength
+    offset = origin - focus.center
+    return -steepness, -2.0 * steepness * offset, -steepness * offset**2
+
+
+def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
+    """Divide documents evenly into blocks, ``per_part`` of them for each ``LARGEST_PART`` tokens of their length.
+
+    positions (B, S), lengths (B,) -> width (B, 1) of each document's blocks; first positions (B, N) of the blocks, N of
+    the longest document; number of each token's block (B, S).
+    """
+    count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
+    width = (lengths[:, None] / count).ceil()
+    most = per_part * -(-positions.shape[1] // LARGEST_PART)
+    block = torch.minimum((positions / width).floor(), count - 1).long()
+    return width, torch.arange(most, device=positions.device) * width, block
+
+
+def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    """Columns whose dot product is the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N), without gradient.
+
+    Far from the origin the three terms of the polynomial are thousands of times larger than their sum. So each
+    coefficient is split into a multiple of a unit and a remainder. The unit is such that the multiples' products with
+    the (integer) powers of x, and their partial sums, fit 24 bits: they are added without rounding. Long documents are
+    divided into N blocks of at most ``LARGEST_PART`` tokens, each with an origin and columns of its own.
+    """
+    width, first, block = _blocks(positions, lengths, 1)
+    origins = first + ((width - 1) / 2).floor()  # (B, N)
+    x = positions - origins.gather(1, block)  # (B, S)
+    with torch.no_grad():
+        focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
+        square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
+        reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
+        largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # not 0 even at strength 0
+        unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
+        coefficients = torch.stack([square.expand_as(level), slope, level], dim=-1)  # (B, H, T, N, 3)
+        exact = torch.round(coefficients / unit) * unit
+        queries = torch.cat([exact.flatten(3), (coefficients - exact).flatten(3)], dim=-1)
+    powers = torch.stack([x * x, x, torch.ones_like(x)], dim=-1)  # (B, S, 3)
+    member = F.one_hot(block, origins.shape[1]).to(powers.dtype)  # (B, S, N)
+    keys = (member.unsqueeze(-1) * powers.unsqueeze(2)).flatten(2)  # (B, S, 3 N)
+    return queries, torch.cat([keys, keys], dim=-1)
+
+
+def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    """Columns that add exactly 0 to the scores and carry the gradient to center, scope and strength.
+
+    Queries (B, H, T, 1 + 2 N), keys (B, S, 1 + 2 N). The gradient is a difference of moments of the positions, which
+    cancel badly far from the origin; so each quarter of ``LARGEST_PART`` tokens (or of a shorter document) has its own.
+    """
+    width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
+    origins = first + (width / 2).floor()  # (B, N)
+    member = F.one_hot(block, origins.shape[1]).to(positions.dtype)  # (B, S, N)
+    x = positions - origins.gather(1, block)
+
+    square, slope, level = _bias_coefficients(focus.map(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
+    queries = torch.cat([square, slope, level], dim=-1)
+    keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
+    return queries - queries.detach(), keys
+
+
+def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
+    """Columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that with ``width`` more C is a multiple of 8.
+
+    Fused kernels want that of a head's width, and C itself may as well be one. The keys' are expanded to (B, H, S, C).
+    """
+    extra = -(-queries.size(-1) // 8) * 8
+    extra += -(width + extra) % 8
+    queries = F.pad(queries, (0, extra - queries.size(-1)))
+    keys = F.pad(keys, (0, extra - keys.size(-1)))
+    return queries, keys[:, None].expand(-1, queries.shape[1], -1, -1)
+
+
+def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """q, k and v (B, H, S, D) with padded columns before them, to be multiplied without a scale.
+
+    The columns come first, so that a kernel which adds in order has cancelled them before q·k arrives. q is scaled here
+    and not by the kernel, because scaling the columns would round what was made exact. v has zeros behind it, because
+    the kernels want one head width.
+    """
+    scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
+    return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
+
+
+class Part(NamedTuple):
+    """Columns by which keys that follow one another see the focal bias; no more than ``LARGEST_PART`` of them.
+
+    Attributes:
+        tokens: the keys. queries, keys: value columns (B, H, T, C) and (B, S of the part, C); gradient_queries and
+            gradient_keys: columns that add 0 and carry the gradient, (B, H, T, G) and (B, S of the part, G).
+    """
+
+    tokens: slice
+    queries: Tensor
+    keys: Tensor
+    gradient_queries: Tensor
+    gradient_keys: Tensor
+
+
+def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
+    """The keys in even parts, each with the columns of a document of its own.
+
+    positions (B, S); padding (B, S), True at padding, or None; dtype of the columns.
+    """
+    length = positions.shape[1]
+    size = -(-length // max(1, -(-length // LARGEST_PART)))
+    hidden = torch.zeros_like(positions, dtype=torch.bool) if padding is None else padding
+    found = []
+    for start in range(0, length, size):
+        tokens = slice(start, start + size)
+        own, hidden_here = positions[:, tokens], hidden[:, tokens]
+        first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
+        first = first.masked_fill(first.isinf(), 0.0)  # a document that has no word here
+        own = (own - first).clamp(min=0)
+        count = (~hidden_here).sum(1).clamp(min=1).to(own)
+        shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
+        queries, keys = (x.to(dtype) for x in value_columns(shifted, own, count))
+        if padding is not None:
+            queries, keys = with_padding_column(queries, keys, hidden_here)
+        gradient_queries, gradient_keys = queries[..., :0], keys[..., :0]
+        if torch.is_grad_enabled() and focus.needs_gradient:
+            gradient_queries, gradient_keys = (x.to(dtype) for x in gradient_columns(shifted, own, count))
+            gradient_keys = gradient_keys.masked_fill(hidden_here.unsqueeze(-1), 0.0)
+        found.append(Part(tokens, queries, keys, gradient_queries, gradient_keys))
+    return found
+
+
+def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
+    """Value columns, and one more that hides the padding (B, S)."""
+    keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
+    return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
+
+
+class FlashFocus(torch.autograd.Function):
+    """softmax(q k^T + columns) v by torch's fused kernel for CPUs, which keeps q, k, v, the columns and the output.
+
+    Inputs: q, k, v (B, H, S, D), and the five fields of every :class:`Part`, one after the other. What autograd would
+    keep are the widened copies of q, k, v and the output, too. The parts' outputs are added in the proportion of their
+    softmax's denominators. Documents are computed with in groups, so that the copies are small.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *fields: Any) -> Tensor:
+        parts = [Part(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
+        batch, heads, length, width = q.shape
+        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # laid out as the next layer reads it
+        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # as the kernel lays it out
+        for rows in _groups(q):
+            for number, (tokens, queries, keys, *_) in enumerate(parts):
+                columns = padded_columns(queries[rows], keys[rows], width)
+                wide = with_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                widened, own = flash_attention(*wide)
+                if number == 0:
+                    out[rows], normaliser[rows] = widened[..., :width], own
+                else:
+                    both = torch.logaddexp(normaliser[rows], own)
+                    out[rows] *= (normaliser[rows] - both).exp_().unsqueeze(-1)
+                    out[rows].addcmul_(widened[..., :width], (own - both).exp_().unsqueeze(-1))
+                    normaliser[rows] = both
+        ctx.slices = [part.tokens for part in parts]
+        tensors = [x for part in parts for x in (part.queries, part.keys, part.gradient_keys)]
+        ctx.save_for_backward(q, k, v, out, normaliser, *tensors)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Optional[Tensor], ...]:
+        q, k, v, out, normaliser, *saved = ctx.saved_tensors
+        width = q.shape[3]
+        of_q, of_k, of_v = (torch.empty_like(x) for x in (q, k, v))
+        of_columns = [q.new_empty(*q.shape[:3], keys.shape[2]) for keys in saved[2::3]]
+        for rows in _groups(q):
+            for number, tokens in enumerate(ctx.slices):
+                queries, keys, gradient_keys = (x[rows] for x in saved[3 * number : 3 * number + 3])
+                values, count = keys.shape[2], gradient_keys.shape[2]
+                keys = torch.cat([keys, gradient_keys], dim=-1)
+                columns = padded_columns(F.pad(queries, (0, count)), keys, width)
+                extra = columns[0].size(-1)
+                wide = with_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                outs = (F.pad(x[rows], (0, extra)) for x in (gradients[0], out))
+                wide_q, wide_k, wide_v = flash_attention_backward(next(outs), *wide, next(outs), normaliser[rows])
+                if number == 0:
+                    torch.mul(wide_q[..., extra:], width**-0.5, out=of_q[rows])
+                else:
+                    of_q[rows].add_(wide_q[..., extra:], alpha=width**-0.5)
+                of_k[rows, :, tokens], of_v[rows, :, tokens] = wide_k[..., extra:], wide_v[..., :width]
+                of_columns[number][rows] = wide_q[..., values : values + count]
+        return of_q, of_k, of_v, *(x for own in of_columns for x in (None, None, None, own, None))
+
+
+GROUP_ELEMENTS = 2**20
+"""Most numbers in the queries of the documents that :class:`FlashFocus` computes with at a time."""
+
+
+def _groups(q: Tensor) -> "List[slice]":
+    """Slices of the documents."""
+    size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
+    return [slice(start, start + size) for start in range(0, len(q), size)]

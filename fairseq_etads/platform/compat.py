@@ -1,0 +1,398 @@
+"""Everything that depends on particular versions of fairseq and torch is here, and nowhere else.
+
+:func:`install` is called once, when the plugin is imported, and may be called again.
+"""
+
+import argparse
+import atexit
+import collections
+import contextlib
+import functools
+import logging
+import os
+import pickle
+import queue
+import re
+import shutil
+import struct
+import sys
+import time
+import typing
+import weakref
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, NoReturn
+from unittest import mock
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from .deferred import STATISTICS, deferred
+
+# importing fairseq logs a message about a missing tensorboardX, whoever imports it
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+
+with deferred(*STATISTICS):
+    from fairseq import checkpoint_utils, file_io, utils
+    from fairseq.data import iterators
+    from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq.file_io import PathManager
+    from fairseq.logging import meters
+    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+    from fairseq.tasks.fairseq_task import StatefulContainer
+
+logger = logging.getLogger(__name__)
+
+
+class UnsafeCheckpointError(RuntimeError):
+    """A checkpoint holds more than tensors and settings, so that loading it could run code."""
+
+
+def _checkpoint_classes() -> List[Any]:
+    """The classes in fairseq's checkpoints that torch does not allow by default; building them runs no code."""
+    import omegaconf
+    from omegaconf import base, nodes
+
+    classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
+    # torch asks classes for their names; Python 3.9's Any is none and has none
+    classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
+    classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
+    classes.append(distributed_utils._TensorPlaceholder)  # how one worker sends a checkpoint to the others
+    classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
+    # the averages of training in checkpoints of 2019, such as BART's, under the name that the module had then
+    averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
+    classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
+    return classes
+
+
+@contextlib.contextmanager
+def _weights_only() -> Iterator[None]:
+    """torch.load with weights_only=True inside, whatever torch's default and the environment say."""
+    plain_load = torch.load
+    torch.load = functools.partial(plain_load, weights_only=True)
+    try:
+        yield
+    finally:
+        torch.load = plain_load
+
+
+class DamagedCheckpointError(RuntimeError):
+    """A checkpoint is not what was saved."""
+
+
+def _damage(path: str) -> str:
+    """What is wrong with a checkpoint's file, or "".
+
+    torch saves a zip archive, which has a checksum (CRC-32) of each tensor, and does not compare them when it loads.
+    This takes 0.4 s per GiB. Checkpoints of torch before 1.6 are no archives and have no checksums.
+    """
+    with open(path, "rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return ""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        RuntimeError,
+        ValueError,
+        OverflowError,
+        struct.error,
+        zlib.error,
+    ) as e:
+        return str(e) or type(e).__name__  # a checksum, an offset or a length is damaged
+    return f"the checksum of {damaged} is wrong" if damaged else ""
+
+
+def _refuse_damaged(path: str, reason: str) -> NoReturn:
+    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder is whole."""
+    others = [file for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
+    others.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+    whole = next((file for file in others if not _damage(str(file))), None)
+    advice = f"{whole} is whole: name it" if whole else "Delete it, or name another one"
+    advice += " with --restore-file (training) or --path (generation; --checkpoint of scripts/generate.sh)"
+    raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
+
+
+def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``load_checkpoint_to_cpu``: files that are damaged or hold other classes are refused."""
+
+    @functools.wraps(load_checkpoint)
+    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
+        reason = _damage(path) if os.path.isfile(path) else ""
+        if reason:
+            _refuse_damaged(path, reason)
+        try:
+            with _weights_only():
+                return load_checkpoint(path, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
+            what = f"it refers to {found.group(1)}" if found else f"it is not a plain checkpoint ({error})"
+            raise UnsafeCheckpointError(
+                f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
+                "holds anything else can run code when it is loaded. Get the file from its author again, or, if you "
+                "trust it, save it anew without that object."
+            ) from None
+        except (EOFError, RuntimeError) as error:
+            if "PytorchStreamReader" not in str(error) and not isinstance(error, EOFError):
+                raise
+            reason = next(iter(str(error).splitlines()), "it ends early")
+            _refuse_damaged(path, reason)
+
+    load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]
+    return load_checkpoint_to_cpu
+
+
+def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``_torch_persistent_save``, which tries again behind what a failed attempt has written."""
+
+    @functools.wraps(save)
+    def persistent_save(obj: Any, f: Any) -> Any:
+        if not isinstance(f, str) and f.seekable():
+            plain_save = torch.save
+
+            def save_from_the_start(*args: Any, **kwargs: Any) -> None:
+                f.seek(0)
+                f.truncate()
+                plain_save(*args, **kwargs)
+
+            with mock.patch.object(torch, "save", save_from_the_start):
+                return save(obj, f)
+        return save(obj, f)
+
+    persistent_save.is_patched = True  # type: ignore[attr-defined]
+    return persistent_save
+
+
+def _stopping(train: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the ``train`` of fairseq-train, an epoch, so that no step is taken after --max-update.
+
+    fairseq looks at the number of steps after each step only. Started again after its last checkpoint, by somebody who
+    could not know that it had finished, it would train one step more.
+    """
+
+    @functools.wraps(train)
+    def train_epoch(cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        limit = cfg.optimization.max_update
+        if 0 < limit <= trainer.get_num_updates():
+            logger.info(f"--max-update {limit}: the checkpoint has had {trainer.get_num_updates()} updates; done")
+            return [None], True
+        return train(cfg, trainer, *args, **kwargs)
+
+    train_epoch.is_patched = True  # type: ignore[attr-defined]
+    return train_epoch
+
+
+def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+    """Copy a local file so that half a file never stands under the final name; replaces fairseq's ``PathManager.copy``.
+
+    fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. Killed while copying, it would
+    leave a file from which training cannot resume.
+    """
+    partial = f"{dst_path}.partial"
+    shutil.copyfile(src_path, partial)
+    os.replace(partial, dst_path)
+    return True
+
+
+def replacements_file(replace_unk: str) -> str:
+    """The file of ``--replace-unk FILE``; empty if the option was given without one, for which fairseq puts "@@ "."""
+    return "" if replace_unk == "@@ " else replace_unk
+
+
+def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """Wrap ``__getattr__`` of the state of fairseq's tasks, which without its own fields calls itself without end.
+
+    It has none while it is unpickled or copied, so that no task could be.
+    """
+
+    @functools.wraps(plain)
+    def get(state: Any, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return plain(state, name)
+
+    get.is_patched = True  # type: ignore[attr-defined]
+    return get
+
+
+def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` works without a file."""
+
+    @functools.wraps(load_align_dict)
+    def load(replace_unk: Any) -> Any:
+        return load_align_dict(None if replace_unk is None else replacements_file(replace_unk))
+
+    load.is_patched = True  # type: ignore[attr-defined]
+    return load
+
+
+def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``load_model_ensemble_and_task``: the task checks ``--model-overrides`` first."""
+
+    @functools.wraps(load_models)
+    def load(filenames: Any, arg_overrides: Any = None, task: Any = None, *args: Any, **kwargs: Any) -> Any:
+        check = getattr(task, "check_model_overrides", None)
+        if check is not None and arg_overrides:
+            check(arg_overrides)
+        return load_models(filenames, arg_overrides, task, *args, **kwargs)
+
+    load.is_checking = True  # type: ignore[attr-defined]
+    return load
+
+
+_PIECE = re.compile(r"\d+|<unk>|<mask>")
+
+
+def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+    """Wrap ``decode`` of ``--bpe gpt2``, which fails on every word that is no number.
+
+    There are such words: "<<unk>>", the unknown word of references, is read as "<unk>"; "madeupword0000", with which
+    BART's dictionary is padded, has no text and is left out.
+    """
+
+    @functools.wraps(decode)
+    def decode_pieces(self: Any, x: str) -> str:
+        return decode(self, " ".join(filter(_PIECE.fullmatch, x.replace("<<unk>>", "<unk>").split())))
+
+    decode_pieces.is_patched = True  # type: ignore[attr-defined]
+    return decode_pieces
+
+
+_loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
+
+
+def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``build_fp32_params``: copies are marked as matrices where the originals are (``kernels/linear.py``).
+
+    For --fp16 fairseq asks for the number of the current GPU, by which it sorts parameters; the CPU's have none.
+    """
+
+    @functools.wraps(build)
+    def build_fp32_params(cls: Any, args: Any, params: Any, flatten: bool = True) -> Any:
+        params = list(params)
+        on_cpu = all(parameter.device.type == "cpu" for parameter in params)
+        no_number = mock.patch.object(torch.cuda, "current_device", lambda: None)
+        with no_number if on_cpu else contextlib.nullcontext():
+            copies = build(cls, args, params, flatten=flatten)
+        if not flatten:
+            for copied, original in zip(copies, params):
+                copied.is_matrix = getattr(original, "is_matrix", False)
+        return copies
+
+    build_fp32_params.is_patched = True  # type: ignore[attr-defined]
+    return build_fp32_params
+
+
+def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap fairseq's ``clip_grad_norm_``, which moves norms to a GPU if one is visible, although --cpu was given."""
+
+    @functools.wraps(clip)
+    def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
+        params = [params] if isinstance(params, torch.Tensor) else list(params)
+        gradients = [p.grad for p in params if getattr(p, "grad", None) is not None]
+        on_cpu = all(gradient.device.type == "cpu" for gradient in gradients)
+        no_gpu = mock.patch.object(torch.cuda, "is_available", lambda: False)
+        with no_gpu if on_cpu else contextlib.nullcontext():
+            return clip(params, max_norm, aggregate_norm_fn)
+
+    clip_grad_norm.is_patched = True  # type: ignore[attr-defined]
+    return clip_grad_norm
+
+
+class _EndedLoader(iterators.BackgroundConsumer):
+    """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
+
+    fairseq leaves it running. When training stops in the middle of an epoch while the thread is inside torch, the
+    process aborts ("terminate called without an active exception") after all work is done, and its exit code says that
+    it failed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        _loaders.add(self)
+
+    def end(self, seconds: float) -> None:
+        """Let the thread finish its batch and stop; wait at most so many seconds."""
+        self._max_len = 0
+        deadline = time.monotonic() + seconds
+        while self.is_alive() and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._queue.get_nowait()  # it may be waiting for room
+            self.join(0.01)
+
+
+def _end_loaders() -> None:
+    for loader in list(_loaders):
+        loader.end(seconds=10.0)
+
+
+def install() -> None:
+    """Patch fairseq: safe loading and whole files of checkpoints, an end of training in time, bare --replace-unk.
+
+    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
+    matrices in half precision, --fp16 on CPUs, and gradients clipped on CPUs of machines with GPUs.
+
+    May be called again.
+    """
+    torch.serialization.add_safe_globals(_checkpoint_classes())
+    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
+        checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
+    if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "is_checking"):
+        checkpoint_utils.load_model_ensemble_and_task = _checking_overrides(
+            checkpoint_utils.load_model_ensemble_and_task
+        )
+    if file_io.IOPathManager is None:
+        PathManager.copy = staticmethod(_copy_atomically)
+    if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
+        checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
+    command: Any = sys.modules.get("fairseq_cli.train")  # imported before the plugin, by fairseq-train alone
+    if command is not None and not hasattr(command.train, "is_patched"):
+        command.train = _stopping(command.train)
+    if not hasattr(GPT2BPE.decode, "is_patched"):
+        GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
+    if not hasattr(utils.load_align_dict, "is_patched"):
+        utils.load_align_dict = _without_alignments(utils.load_align_dict)
+    if not hasattr(StatefulContainer.__getattr__, "is_patched"):
+        StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
+    if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
+        _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
+    if not hasattr(utils.clip_grad_norm_, "is_patched"):
+        utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
+    if iterators.BackgroundConsumer is not _EndedLoader:
+        iterators.BackgroundConsumer = _EndedLoader
+        atexit.register(_end_loaders)
+
+
+_optimizer_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _optimizer_steps
+    _optimizer_steps += 1
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+def optimizer_steps() -> int:
+    """How many steps torch's optimisers have taken in this process since this module was imported.
+
+    fairseq's optimisers change ``parameter.data``, which no version counter notices.
+    """
+    return _optimizer_steps
+
+
+def skips_overflows(optimizer: Any) -> bool:
+    """Whether fairseq's optimiser scales losses and skips updates whose gradient overflows: with --fp16 and --amp."""
+    return getattr(optimizer, "scaler", None) is not None
+
+
+def backward_pass() -> int:
+    """The number of the backward pass that is running, unique in this process; torch has no public name for it."""
+    return torch._C._current_graph_task_id()

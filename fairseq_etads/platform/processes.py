@@ -1,0 +1,59 @@
+"""Work in several processes: they end with this one, and one that is killed is reported in words."""
+
+import contextlib
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import IO, Any, Callable, Iterator, Optional, Tuple
+
+from .errors import InputError
+
+
+def lock(file: IO[Any]) -> bool:
+    """Keep other processes that ask from an open file; False if another one has it. The lock ends with the process.
+
+    Where there are no locks (Windows, some network file systems), every process gets the file.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def process_pool(
+    count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
+) -> Iterator[ProcessPoolExecutor]:
+    """A pool of ``count`` processes, which end with this one, also if a signal ends it.
+
+    Args:
+        start, arguments: a function and its arguments, called in every process when it starts.
+        context: of ``multiprocessing``; None: the default one.
+
+    Raises:
+        InputError: a process was killed.
+    """
+    with ProcessPoolExecutor(count, context, start, arguments) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool:
+            raise InputError("a process was ended from outside (out of memory?); try fewer --jobs") from None
+        except Exception:
+            raise
+        except BaseException:  # a signal: wait for no result
+            processes = list((pool._processes or {}).values())
+            thread: Any = pool._executor_manager_thread
+            # The pool must forget what has not begun before its processes end: its thread stumbles over work that is
+            # cancelled, as that of an unfinished map is, when it finds its processes gone.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            if thread is not None:
+                thread.join()  # before the pool's own end, which takes back that it must forget
+            raise

@@ -1,0 +1,262 @@
+"""What a model did when it wrote a summary, as plain data.
+
+Shapes: T tokens of the summary, S of the document, H heads; the end symbol is a token of both. Matrices are tuples of
+rows.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from .explanation_page import frame, page
+
+Row = Tuple[float, ...]
+Matrix = Tuple[Row, ...]
+
+SCHEMA = 1
+"""Version of :meth:`Explanation.to_dict`."""
+LEAST = 0.001
+"""Attention and copy probabilities below this are left out of :meth:`Explanation.to_dict`."""
+
+
+@dataclass(frozen=True)
+class SourceToken:
+    """A token of the document as the model reads it.
+
+    Attributes:
+        text: its spelling, with the marks of subwords.
+        start, end: the characters text[start:end] of the raw document; None for the end symbol, and where they cannot
+            be told, because the tokenizer has changed the text beyond recognition.
+        known: whether the model can write it without copying.
+    """
+
+    text: str
+    start: Optional[int]
+    end: Optional[int]
+    known: bool
+
+
+@dataclass(frozen=True)
+class SummaryToken:
+    """A token of the summary.
+
+    Attributes:
+        text: its spelling, with the marks of subwords.
+        shown: without these marks.
+        starts_word: False for the second and later subwords of a word.
+        log_probability: log P of the token given those before it; -inf if the model cannot have written it here.
+        p_gen: probability of generating instead of copying; None without a pointer.
+        copied_share: the share of the token's probability that copying contributed; None without a pointer.
+        copied_from: the number of the document's token from which it was copied; None: it was generated.
+        replaces_unknown: the model wrote the unknown word here; the text is the most attended word of the document
+            (``--replace-unknown``), or a word of a given summary that the model cannot write.
+    """
+
+    text: str
+    shown: str
+    starts_word: bool
+    log_probability: float
+    p_gen: Optional[float]
+    copied_share: Optional[float]
+    copied_from: Optional[int]
+    replaces_unknown: bool = False
+
+    @property
+    def probability(self) -> float:
+        return math.exp(self.log_probability)
+
+
+@dataclass(frozen=True)
+class SaliencyLayer:
+    """What saliency-selection lets through in one layer of the decoder.
+
+    Attributes:
+        layer: from 1.
+        gate: for each token of the document (S,), the mean over heads and the summary's tokens of g_ij.
+    """
+
+    layer: int
+    gate: Row
+
+
+@dataclass(frozen=True)
+class FocusLayer:
+    """Where each token of the document looks in one layer of the encoder with focus-attention.
+
+    Attributes:
+        layer: from 1.
+        centers: mu (H, S), in tokens from 0. scopes: sigma (H, S), in tokens.
+        strengths: factors of the bias (H,), where they are learned.
+    """
+
+    layer: int
+    centers: Matrix
+    scopes: Matrix
+    strengths: Optional[Row]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a model did when it wrote a summary, read off one pass over document and summary.
+
+    The pass is in float32 and without the options of decoding: no temperature, no penalties. So the probabilities are
+    the model's own.
+
+    Attributes:
+        document: the raw text.
+        source: its tokens that the model read, the end symbol last; empty if there was nothing to read.
+        left_out: how many more tokens the document has.
+        summary: its text.
+        tokens: of the summary as the model wrote them, the end symbol last.
+        score: by which the search chose the summary; None if it was given.
+        architecture: of the model. pointer: "none", "soft" or "switch". saliency_gate: the form of the gate; None:
+            the model has no saliency-selection.
+        attention: to the document (T, S), rows sum to 1: of the last decoder layer, the mean over heads, before a gate;
+            of recurrent models, their attention.
+        copying: the copy distribution (T, S), rows sum to 1; None without a pointer.
+        saliency: the gate g_ij (T, S), mean over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
+            otherwise between 0 and 2, where 1 leaves attention as it is. None without saliency-selection.
+        selected: what the gate leaves of the attention, g_ij a_ij (T, S), mean over layers and heads: the weights by
+            which the decoder reads the document. None without saliency-selection.
+        saliency_layers, focus_layers: layers that have the mechanism.
+    """
+
+    document: str
+    source: Tuple[SourceToken, ...]
+    left_out: int
+    summary: str
+    tokens: Tuple[SummaryToken, ...]
+    score: Optional[float]
+    architecture: str
+    pointer: str
+    saliency_gate: Optional[str]
+    attention: Optional[Matrix]
+    copying: Optional[Matrix]
+    saliency: Optional[Matrix]
+    selected: Optional[Matrix]
+    saliency_layers: Tuple[SaliencyLayer, ...] = ()
+    focus_layers: Tuple[FocusLayer, ...] = ()
+
+    @property
+    def log_probability(self) -> float:
+        """log P of the summary, its end symbol included; 0 if there is none."""
+        return math.fsum(token.log_probability for token in self.tokens)
+
+    @property
+    def coverage(self) -> Optional[Row]:
+        """The attention that each token of the document got (S,), summed over the tokens of the summary."""
+        return None if self.attention is None else _sum_of_rows(self.attention)
+
+    @property
+    def copy_coverage(self) -> Optional[Row]:
+        """The sum over the summary's tokens of (1 - p_gen) a_j: how much was copied from each place (S,)."""
+        if self.copying is None:
+            return None
+        shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
+        return _sum_of_rows(tuple(tuple(share * a for a in row) for share, row in zip(shares, self.copying)))
+
+    @property
+    def saliency_of_source(self) -> Optional[Row]:
+        """The saliency of each token of the document (S,): the mean of g_ij over the summary, layers and heads."""
+        if not self.saliency:
+            return None
+        return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
+
+    def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
+        """All of it as JSON can hold it, rounded to three or four digits.
+
+        Args:
+            least: the rows of attention, copying and selected are lists of pairs [j, weight]; weights below this are
+                left out. Sums over them ("coverage") are of all weights.
+        """
+        return {
+            "schema": SCHEMA,
+            "document": self.document,
+            "summary": self.summary,
+            "architecture": self.architecture,
+            "pointer": self.pointer,
+            "saliency_gate": self.saliency_gate,
+            "score": _rounded(self.score),
+            "log_probability": _rounded(self.log_probability),
+            "left_out": self.left_out,
+            "source": [asdict(token) for token in self.source],
+            "tokens": [_token(token) for token in self.tokens],
+            "least": least,
+            "attention": _sparse(self.attention, least),
+            "copying": _sparse(self.copying, least),
+            "coverage": _rounded_row(self.coverage),
+            "copy_coverage": _rounded_row(self.copy_coverage),
+            "saliency": _optional(_rounded_rows, self.saliency),
+            "selected": _sparse(self.selected, least),
+            "saliency_of_source": _rounded_row(self.saliency_of_source),
+            "saliency_layers": [{"layer": x.layer, "gate": _rounded_row(x.gate)} for x in self.saliency_layers],
+            "focus_layers": [
+                {
+                    "layer": x.layer,
+                    "centers": _rounded_rows(x.centers, 2),
+                    "scopes": _rounded_rows(x.scopes, 2),
+                    "strengths": _rounded_row(x.strengths),
+                }
+                for x in self.focus_layers
+            ],
+        }
+
+    def to_json(self, least: float = LEAST) -> str:
+        """:meth:`to_dict` as one line of JSON, in ASCII."""
+        return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
+
+    def to_html(self, title: str = "") -> str:
+        """A page to look at, which needs no other file and no network; see docs/explain.md.
+
+        Args:
+            title: such as the name of the document.
+        """
+        return page(self.to_dict(), title)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page, in a frame of its own."""
+        return frame(self.to_dict())
+
+
+def _sum_of_rows(rows: Matrix) -> Row:
+    return tuple(math.fsum(column) for column in zip(*rows))
+
+
+def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
+    """None also for what JSON has no number for."""
+    return None if value is None or not math.isfinite(value) else round(value, digits)
+
+
+def _rounded_row(row: Optional[Row], digits: int = 3) -> Optional[List[Optional[float]]]:
+    return None if row is None else [_rounded(value, digits) for value in row]
+
+
+def _rounded_rows(rows: Matrix, digits: int = 3) -> List[Optional[List[Optional[float]]]]:
+    return [_rounded_row(row, digits) for row in rows]
+
+
+def _optional(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
+    return None if rows is None else change(rows)
+
+
+def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[int, float]]]]:
+    return None if rows is None else [sparse_row(row, least) for row in rows]
+
+
+def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
+    """Pairs of place and rounded weight, 0 and what is below ``least`` left out."""
+    return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
+
+
+def _token(token: SummaryToken) -> Dict[str, Any]:
+    numbers = {"probability": token.probability, "p_gen": token.p_gen, "copied_share": token.copied_share}
+    return {
+        "text": token.text,
+        "shown": token.shown,
+        "starts_word": token.starts_word,
+        "log_probability": _rounded(token.log_probability),
+        **{name: _rounded(value) for name, value in numbers.items()},
+        "copied_from": token.copied_from,
+        "replaces_unknown": token.replaces_unknown,
+    }

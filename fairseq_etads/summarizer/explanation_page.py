@@ -1,0 +1,391 @@
+"""An explanation as one page of HTML, which needs nothing else: no other file, no network.
+
+:func:`page` takes the data of :meth:`Explanation.to_dict`. What comes from documents stands in the page as escaped
+text, and as numbers in a block of JSON. ``page/explanation.js`` shades and draws; without it, the words and the table
+of figures can still be read. The page's own policy (Content-Security-Policy) lets exactly this style and this script
+work, and nothing be loaded.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import unicodedata
+import urllib.parse
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+PAGE = Path(__file__).with_name("page")
+_LEVELS = 9
+"""Shades of the document in the page itself, before the script makes them finer."""
+_KINDS = {
+    "saliency": "saliency",
+    "attention": "attention",
+    "selected": "attention let through",
+}
+
+
+def page(data: Dict[str, Any], title: str = "") -> str:
+    """The page of an explanation.
+
+    Args:
+        data: of :meth:`Explanation.to_dict`. title: such as the name of the document.
+    """
+    style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    shown = f"Why this summary: {title or data['summary'][:60] or 'nothing'}"
+    return Template((PAGE / "explanation.html").read_text(encoding="utf-8")).substitute(
+        policy=policy,
+        generator="fairseq-etads",
+        title=escaped(shown),
+        style=style,
+        about=_about(data, title),
+        body="\n".join(_sections(data)),
+        data=embedded(_numbers(data)),
+        script=script,
+    )
+
+
+def frame(data: Dict[str, Any], height: int = 720) -> str:
+    """The page for a notebook, in a frame: neither's styles and scripts reach the other."""
+    return (
+        f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
+        f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
+    )
+
+
+def index(pages: Sequence[Tuple[str, str, str]]) -> str:
+    """A page that links to others: the file of each, the name of its document, and the summary."""
+    style = (PAGE / "explanation.css").read_text(encoding="utf-8")
+    rows = "".join(
+        f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
+        f"<td><bdi>{escaped(summary)}</bdi></td></tr>"
+        for file, name, summary in pages
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
+        f"content=\"default-src 'none'; style-src '{_source(style)}'; base-uri 'none'; form-action 'none'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
+        f'content="light dark"><title>Why these summaries</title><style>{style}</style></head><body>'
+        f'<h1>Why these summaries</h1><table class="card"><thead><tr><th scope="col">document</th>'
+        f'<th scope="col">summary</th></tr></thead><tbody>{rows}</tbody></table></body></html>\n'
+    )
+
+
+def embedded(value: Any) -> str:
+    """JSON that may stand inside <script>: in ASCII, and without the characters with which HTML would end it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def escaped(text: str) -> str:
+    """Text for HTML. Characters that cannot be seen but change what is seen are shown by their numbers."""
+    return "".join(_character(c) for c in text)
+
+
+_REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def _character(c: str) -> str:
+    if c.isalnum() or c in " \n":
+        return c
+    if c in "\t\r\u2028\u2029":
+        return "\n" if c != "\t" else " "
+    if unicodedata.category(c) in ("Cc", "Cs") or c in _REORDERING:
+        return f"[U+{ord(c):04X}]"
+    return html.escape(c)
+
+
+def _source(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _number(value: Optional[float], digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def _about(data: Dict[str, Any], title: str) -> str:
+    parts = [f"<bdi>{escaped(title)}</bdi>"] if title else []
+    parts.append(f"architecture {escaped(data['architecture'])}")
+    if data["source"]:
+        parts.append(f"{_plural(len(data['source']) - 1, 'token')} of the document read")
+        parts += [f"{data['left_out']:,} not read"] if data["left_out"] else []
+        parts.append(f"log P of the summary {_number(data['log_probability'])}")
+    parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
+    return " · ".join(parts)
+
+
+def _sections(data: Dict[str, Any]) -> Iterator[str]:
+    yield '<div class="left">'
+    yield '<section class="card" aria-labelledby="of-summary"><h2 id="of-summary">Summary</h2>'
+    yield f'<p id="summary" role="group" aria-label="Summary, word by word" dir="auto">{_summary(data)}</p></section>'
+    yield '<section class="card" aria-labelledby="of-document"><h2 id="of-document">Document</h2>'
+    yield from _shading(data)
+    yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
+    if data["left_out"]:
+        yield '<p class="note">The grey end was not read: it is beyond the length with which the model was trained.</p>'
+    yield "</section></div>"
+    yield '<div class="right needs-script"><section class="card" aria-label="Figures of one word">'
+    yield '<p class="note" id="hint">Point at a word of the summary or the document, or go there with <kbd>Tab</kbd> '
+    yield "and the arrow keys. A click keeps the word, <kbd>Esc</kbd> lets it go.</p>"
+    yield '<div id="detail" aria-live="polite"></div></section></div>'
+    if data["source"]:
+        yield '<section class="card wide needs-script" aria-labelledby="of-strips">'
+        yield '<h2 id="of-strips">Along the document</h2><div id="strips"></div>'
+        yield '<p class="note">Pale: the whole summary; strong: the word that you point at.</p></section>'
+        yield from _focus(data)
+    yield from _legend(data)
+    yield from _table(data)
+
+
+def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
+    """What the document is shaded by at first, and its values."""
+    if data["saliency_of_source"]:
+        return "saliency", data["saliency_of_source"]
+    return "attention", data["coverage"] or []
+
+
+def _shading(data: Dict[str, Any]) -> Iterator[str]:
+    kind, values = _overview(data)
+    if not values:
+        yield '<p class="note">The model has read nothing: the document has no words.</p>'
+        return
+    low = min(values) if kind == "saliency" else 0.0
+    high = max(values)
+    kinds = [name for name in _KINDS if name == "attention" or data[name] is not None]
+    if len(kinds) > 1:
+        yield '<fieldset class="needs-script"><legend>Shade by</legend>'
+        for name, label in (("automatic", "automatic"), *((name, _KINDS[name]) for name in kinds)):
+            checked = " checked" if name == "automatic" else ""
+            yield f'<label><input type="radio" name="shade" value="{name}"{checked}>{label}</label>'
+        yield "</fieldset>"
+    mean = "mean" if kind == "saliency" else "sum"
+    high_text = _number(high) if high > low else f"{_number(high)} everywhere"
+    yield f'<p class="scale" id="scale" data-hue="{kind}"><span><span id="scale-low">{_number(low)}</span>'
+    yield f'<span class="ramp"></span><span id="scale-high">{high_text}</span></span>'
+    yield f'<span class="of"><bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
+    if data["copying"] is not None:
+        yield '<span><span class="copy-sample">underlined</span>: copied from</span>'
+    yield "</p>"
+
+
+def _summary(data: Dict[str, Any]) -> str:
+    words: List[str] = []
+    for token in data["tokens"]:
+        classes = ["w"]
+        classes += ["joined"] if words and not token["starts_word"] else []
+        classes += ["copied"] if token["copied_from"] is not None else []
+        classes += ["unknown"] if token["replaces_unknown"] else []
+        is_end = token is data["tokens"][-1]
+        text = '<span class="word end">end</span>' if is_end else f'<span class="word">{escaped(token["shown"])}</span>'
+        separator = "" if words and not token["starts_word"] else " "
+        label = _described(token, data)
+        words.append(
+            f'{separator}<span class="{" ".join(classes)}" role="button" aria-pressed="false" '
+            f'aria-label="{label}">{text}{_bar(token)}</span>'
+        )
+    return "".join(words).strip()
+
+
+def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
+    """What is read out for a word of the summary."""
+    text = escaped(token["shown"]) if token is not data["tokens"][-1] else "end of the summary"
+    origin = "copied" if token["copied_from"] is not None else "generated"
+    said = f", {origin}" if data["pointer"] != "none" else ""
+    return f"{text}, probability {_number(token['probability'])}{said}"
+
+
+def _bar(token: Dict[str, Any]) -> str:
+    """A bar as long as the token's probability, the share of copying in another colour."""
+    whole = 100 * (token["probability"] or 0.0)
+    copied = whole * (token["copied_share"] or 0.0)
+    return (
+        '<svg viewBox="0 0 100 5" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="bar-back" width="100" height="5"/><rect class="bar-made" width="{whole:.1f}" height="5"/>'
+        f'<rect class="bar-copied" width="{copied:.1f}" height="5"/></svg>'
+    )
+
+
+def _document(data: Dict[str, Any]) -> Iterator[str]:
+    """The raw text with a span around each token; tokens without a place of their own stand where they were read."""
+    text, place = data["document"], 0
+    _, values = _overview(data)
+    low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
+    copied = data["copy_coverage"] or [0.0] * len(values)
+    for token, value, share in zip(data["source"], values, copied):
+        level = round(_LEVELS * (value - low) / (high - low)) if high > low else 0
+        thickness = f" c{1 + min(3, round(3 * share))}" if share >= 0.02 else ""
+        start, end = token["start"], token["end"]
+        if start is None:
+            start, end = _next_place(text, place, token["text"])
+        if start is None or max(start, place) >= end:
+            is_end = token is data["source"][-1]
+            kind, shown = ("end", "end") if is_end else ("mark", escaped(token["text"]))
+            space = " " if is_end else ""
+            yield f'{space}<span class="t {kind} s{level}{thickness}">{shown}</span>'
+            continue
+        start = max(start, place)
+        yield escaped(text[place:start])
+        yield f'<span class="t s{level}{thickness}">{escaped(text[start:end])}</span>'
+        place = end
+    rest = text[place:]
+    if rest.strip() and (data["left_out"] or not data["source"]):
+        yield f'<span class="unread">{escaped(rest)}</span>'
+    else:
+        yield escaped(rest)
+
+
+def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
+    """Where a token stands if it is the very next thing in the text, such as a lone invisible character."""
+    following = text[place : place + 100]
+    start = place + len(following) - len(following.lstrip())
+    return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
+
+
+_HEADS = """\
+<fieldset class="needs-script"><legend>Up</legend>
+<label><input type="radio" name="view" value="place">where a token looks</label>
+<label><input type="radio" name="view" value="distance">how far that is from it, in tokens</label></fieldset>
+<p class="note needs-script">Across: the tokens of the document. Line: centre; band: centre ± width; dashes: the token
+itself. Below each head, the mean distance of the centre ± the mean width, in tokens.<span id="focus-every"></span></p>
+<p class="note needs-script" id="focus-note" aria-live="polite">Choose a head, then point at a word of the document: it
+is shaded by where that word looks.</p>
+<div id="heads" class="needs-script" role="group" aria-label="Heads"></div>"""
+
+
+def _focus(data: Dict[str, Any]) -> Iterator[str]:
+    yield '<section class="card wide" aria-labelledby="of-focus"><h2 id="of-focus">Focus-attention</h2>'
+    if not data["focus_layers"]:
+        yield '<p class="note">This model has no focus-attention: its encoder does not predict where words look.</p>'
+        yield "</section>"
+        return
+    yield _HEADS
+    yield '<p class="note without-script">The plot needs JavaScript.</p></section>'
+
+
+_TEACHES = {
+    "saliency": "How far the gate of saliency-selection lets each document word through to the decoder: the mean of "
+    "g<sub>ij</sub> over heads and layers{range}.",
+    "attention": "Where the decoder looks when it writes a word: weights that sum to 1 over the document (of a "
+    "Transformer, the last decoder layer's, mean over heads).",
+    "selected": "Attention times gate, mean over layers and heads: the weights by which the decoder really reads.",
+    "coverage": "Attention that a document word got in all, summed over the summary: what the summary has dealt with, "
+    "and what it may repeat.",
+    "copying": "The underline: how much was copied from here, the copy attention times 1 − p_gen, summed over the "
+    "summary.",
+    "p_gen": "The probability with which the model generates a word from its vocabulary instead of copying one of the "
+    "document.",
+    "focus": "The place in the document at which a head expects to find what matters for a word, predicted from the "
+    "word (μ, equation 5 of ETADS).",
+    "width": "How many tokens around the centre the head sees (σ, equation 6): at this distance attention is 0.14 of "
+    "that at the centre.",
+    "probability": "The bar under a word: the probability that the model gave it, given those before; its coloured "
+    "part is due to copying.",
+}
+"""A sentence for each notion, in HTML."""
+
+
+def _legend(data: Dict[str, Any]) -> Iterator[str]:
+    """What the notions mean that this model has, and which mechanisms it has not."""
+    forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
+    gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
+    has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
+    entries = [("Probability", "probability", "", True), ("Saliency", "saliency", "k-saliency", has_gate)]
+    entries += [("Attention", "attention", "k-attention", True), ("Coverage", "coverage", "k-attention", True)]
+    entries += [("Attention let through", "selected", "k-selected", has_gate)]
+    entries += [("Copying", "copying", "k-copy", has_pointer), ("p_gen, the switch", "p_gen", "k-copy", has_pointer)]
+    entries += [("Focus: centre", "focus", "k-focus", bool(data["focus_layers"]))]
+    entries += [("Focus: width", "width", "k-focus", bool(data["focus_layers"]))]
+    yield '<section class="card wide" aria-labelledby="of-legend"><h2 id="of-legend">What the figures mean</h2>'
+    yield '<dl class="legend">'
+    for term, name, key, there in entries:
+        if there:
+            yield f'<div><dt class="{key}">{term}</dt><dd>{_TEACHES[name].replace("{range}", gate)}</dd></div>'
+    yield "</dl>"
+    missing = {
+        "no saliency-selection: no gate keeps words of the document back": has_gate,
+        "no pointer: it cannot copy, and every word is generated": has_pointer,
+    }
+    lacks = [text for text, there in missing.items() if not there]
+    if lacks and data["source"]:
+        yield f'<p class="note" id="lacks">This model has {"; ".join(lacks)}.</p>'
+    yield f'<p class="note">Weights below {data["least"]:g} are left out word by word, not in sums; widths and centres '
+    yield "are rounded to a tenth of a token, the gate of a word to a hundredth. Attention and gates say what the "
+    yield "model reads, not by themselves why it decides.</p></section>"
+
+
+def _table(data: Dict[str, Any]) -> Iterator[str]:
+    if not data["tokens"]:
+        return
+    has_pointer = data["pointer"] != "none"
+    heads = [
+        "",
+        "word",
+        "probability",
+        *(["p_gen", "by copying", "copied from"] if has_pointer else []),
+        "looked at most",
+    ]
+    yield '<details class="card wide"><summary>The figures of each word as a table</summary><div class="scroll"><table>'
+    yield f"<thead><tr>{''.join(f'<th scope=col>{name}</th>' for name in heads)}</tr></thead><tbody>"
+    for number, token in enumerate(data["tokens"]):
+        is_end = number == len(data["tokens"]) - 1
+        cells = [f"<td class=number>{number + 1}</td>"]
+        cells.append("<td>end</td>" if is_end else f"<td><bdi>{escaped(token['shown'])}</bdi></td>")
+        cells.append(f"<td class=number>{_number(token['probability'])}</td>")
+        if has_pointer:
+            cells.append(f"<td class=number>{_number(token['p_gen'])}</td>")
+            cells.append(f"<td class=number>{100 * (token['copied_share'] or 0):.0f} %</td>")
+            origin = token["copied_from"]
+            cells.append("<td>–</td>" if origin is None else f"<td>{_source_word(data, origin)}</td>")
+        most = sorted(data["attention"][number], key=lambda pair: -pair[1])[:3] if data["attention"] else []
+        cells.append(f"<td>{', '.join(f'{_source_word(data, j)} {x:.2f}' for j, x in most)}</td>")
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div></details>"
+
+
+def _source_word(data: Dict[str, Any], number: int) -> str:
+    token = data["source"][number]
+    text = token["text"] if token["start"] is None else data["document"][token["start"] : token["end"]]
+    return f"<bdi>{escaped(text)}</bdi>"
+
+
+def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
+    """What the script reads: no text, weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
+    tokens = data["tokens"]
+    rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None
+    return {
+        "steps": len(tokens),
+        "length": len(data["source"]),
+        "probability": [token["probability"] for token in tokens],
+        "p_gen": [token["p_gen"] for token in tokens],
+        "copied_share": [token["copied_share"] for token in tokens],
+        "copied_from": [token["copied_from"] for token in tokens],
+        "unknown": [int(token["replaces_unknown"]) for token in tokens],
+        "known": [int(token["known"]) for token in data["source"]],
+        "attention": _flat(data["attention"]),
+        "copying": _flat(data["copying"]),
+        "selected": _flat(data["selected"]),
+        "saliency": rounded,
+        "saliency_of_source": data["saliency_of_source"],
+        "saliency_layers": data["saliency_layers"],
+        "coverage": data["coverage"],
+        "copy_coverage": data["copy_coverage"],
+        "focus": [
+            {**layer, **{name: [[round(10 * x) for x in row] for row in layer[name]] for name in ("centers", "scopes")}}
+            for layer in data["focus_layers"]
+        ],
+    }
+
+
+def _flat(rows: Optional[Sequence[Sequence[Tuple[int, float]]]]) -> Optional[List[List[int]]]:
+    if rows is None:
+        return None
+    return [[number for place, weight in row for number in (place, round(1e4 * weight))] for row in rows]

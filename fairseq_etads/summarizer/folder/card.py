@@ -1,0 +1,183 @@
+"""README.md of a model folder: the model card, in the form that Hugging Face's hub reads. Without torch and fairseq."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+from ...platform.errors import InputError
+from ...search.call_options import flag
+from ...text.words import SENTENCE_MARK
+from .config import FolderConfig
+
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,59}")
+
+
+_USE = """\
+## Use
+
+In Python, with fairseq-etads installed:
+
+```python
+from fairseq_etads import Summarizer
+
+summarizer = Summarizer.load("PATH/TO/THIS/FOLDER")
+print(summarizer.summarize("The text of a document.").text)
+```
+
+In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt`
+"""
+_LIMITS = """\
+## Limits
+
+A summary can be wrong: words and numbers may be left out, mixed up or made up. Check it before you rely on it.
+"""
+
+
+class CardInfo(NamedTuple):
+    """What the model card says beyond config.json.
+
+    Attributes:
+        title: its heading. license: an SPDX name, or empty. language: a code, or empty.
+        command: the training command, or empty. scores: of rouge.json, or None.
+        text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
+    """
+
+    title: str
+    license: str
+    language: str
+    command: str
+    scores: Any
+    text_report: Dict[str, Any]
+    prepared_report: Dict[str, Any]
+
+
+def check_code(option: str, value: str) -> str:
+    """A licence's or a language's name, which goes into YAML; raises InputError if it is none."""
+    if value and not _CODE.fullmatch(value):
+        raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
+    return value
+
+
+def read_scores(path: Path) -> Any:
+    """The report of ``etads-rouge --json``.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        _score_rows(report)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path}: not a report of scores, which etads-rouge --json writes") from None
+    return report
+
+
+def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
+    """The text of README.md.
+
+    Args:
+        parameters: how many the model has. words: how many it knows of documents ("source") and summaries ("target").
+    """
+    parts = [
+        _front_matter(info),
+        f"# {info.title}\n",
+        f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
+        "by fairseq-etads. Loading it runs no code from this folder.\n",
+        _USE,
+        _texts(config, words),
+        _data(info),
+        _training(config, info),
+        _scores(info),
+        defaults_section(config),
+        _LIMITS,
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _front_matter(info: CardInfo) -> str:
+    lines = ["---", "library_name: fairseq-etads", "pipeline_tag: summarization"]
+    lines += [f"license: {info.license}"] if info.license else []
+    lines += [f"language: {info.language}"] if info.language else []
+    return "\n".join([*lines, "---\n"])
+
+
+def _texts(config: FolderConfig, words: Dict[str, int]) -> str:
+    task, text = config.task, config.text
+    subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
+        text["subwords"], text["subwords"]
+    )
+    case = "kept" if text["keep_case"] else "lowered"
+    known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
+    source, target = task["truncate_source"], task["truncate_target"]
+    return f"""\
+## Texts
+
+- The first {source:,} tokens of a document are read. Summaries of up to {target:,} tokens were learnt.
+- Words as by the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
+- Known tokens: {known}. {SENTENCE_MARK} stands between sentences of a summary, if those of training had it.
+"""
+
+
+def _data(info: CardInfo) -> str:
+    lines = []
+    lengths = info.prepared_report.get("lengths")
+    if isinstance(lengths, dict):
+        lines = ["| part | lines | mean tokens | longest |", "|---|---|---|---|"]
+        for name, numbers in lengths.items():
+            if isinstance(numbers, dict):
+                cells = [_cell(numbers.get(key)) for key in ("lines", "mean tokens", "max tokens")]
+                lines.append(f"| {_cell(name)} | {' | '.join(cells)} |")
+    corpus = info.text_report.get("corpus") or info.text_report.get("kind")
+    origin = f"Corpus: {_cell(corpus)}.\n" if isinstance(corpus, str) else ""
+    if not lines and not origin:
+        return ""
+    return "\n".join(["## Training data\n", origin, *lines, ""])
+
+
+def _training(config: FolderConfig, info: CardInfo) -> str:
+    versions = ", ".join(f"{_cell(name)} {_cell(version)}" for name, version in config.made_by.items())
+    command = f"\n```sh\n{info.command.strip()}\n```\n" if info.command else ""
+    return f"## Training\n{command}\nExported with {versions}; weights are stored as {config.weights['dtype']}.\n"
+
+
+def _score_rows(report: Any) -> List[str]:
+    rows = []
+    for name, score in report["scores"].items():
+        low, high = score["f1_interval"]
+        numbers = [score["f1"], score["precision"], score["recall"], low, high]
+        f1, precision, recall, low, high = (f"{float(number):.2f}" for number in numbers)
+        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {low} to {high} |")
+    signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
+    return [*rows, "", f"`{signature}`"]
+
+
+def _scores(info: CardInfo) -> str:
+    if info.scores is None:
+        return ""
+    head = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *_score_rows(info.scores), ""])
+
+
+def defaults_section(config: FolderConfig, note: str = "") -> str:
+    """The section about the defaults of decoding; ``note`` says where they come from."""
+    return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can choose others.\n" + (
+        f"\n{note}\n" if note else ""
+    )
+
+
+def as_options(decoding: Dict[str, Any]) -> str:
+    """Options of decoding as on a command line."""
+    given = (
+        (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
+        for name, value in decoding.items()
+    )
+    return " ".join(given)
+
+
+def _cell(value: Any) -> str:
+    """A value as the text of a table's cell, whatever it holds."""
+    shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

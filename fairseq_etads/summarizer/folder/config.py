@@ -1,0 +1,209 @@
+"""config.json of a model folder: reading it, with checks that refuse whatever is not one. Without torch and fairseq."""
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
+
+from ...platform.errors import InputError
+from ...search import call_options
+from ...text.words import WORD_KINDS
+
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+SHORTLIST = "shortlist.safetensors"
+"""What etads-shortlist makes; of a folder that decodes with it."""
+BUNDLED = Path(__file__).parents[2] / "bundled"
+DICTIONARIES = ("dict.source.txt", "dict.target.txt")
+FORMAT = "fairseq-etads model folder"
+SCHEMA_VERSION = 1
+"""Raised when folders change so that older versions of this package would misread them."""
+
+ADVICE = "Get it again from where it comes, or make it again with etads-export"
+MARKS = ("drop", "keep", "insert")
+DTYPES = ("fp32", "fp16")
+SUBWORDS: Dict[str, Dict[str, str]] = {
+    "subword_nmt": {"bpe_codes": "codes.bpe"},
+    "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
+    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
+}
+"""Name of a --bpe of fairseq's -> its options that name a file, and what the file is called in a folder."""
+
+_LARGEST_FILE = 1 << 22
+"""Bytes of a config.json; a real one has a few thousand."""
+_LONGEST_TEXT = 1_000_000
+"""Tokens; no model reads or writes more."""
+
+
+@dataclass(frozen=True)
+class FolderConfig:
+    """What config.json says.
+
+    Attributes:
+        architecture: the name of a preset (``--arch``).
+        model: the architecture's options.
+        task: the lengths to which texts are cut, the side of the padding, the dictionaries' fingerprints.
+        text: how raw text becomes tokens: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
+            :data:`SUBWORDS` or None.
+        decoding: defaults, by the names of :data:`call_options.OPTIONS`.
+        weights: "dtype", one of :data:`DTYPES`, and "shared", name of a tied weight -> name under which it is stored.
+        made_by: versions of the packages with which it was exported.
+    """
+
+    architecture: str
+    model: Dict[str, Any]
+    task: Dict[str, Any]
+    text: Dict[str, Any]
+    decoding: Dict[str, Any]
+    weights: Dict[str, Any]
+    made_by: Dict[str, Any]
+
+    def to_json(self) -> str:
+        """The content of config.json."""
+        content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @property
+    def subword_files(self) -> Dict[str, str]:
+        """fairseq's option -> name of a file of the subword model; empty without subwords."""
+        return SUBWORDS.get(self.text["subwords"], {})
+
+
+def bundled_models() -> List[str]:
+    """The names of the models that come with the package, in the order of the alphabet."""
+    return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
+
+
+def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
+    """The folder that is meant by a path, or by the name of a model that comes with the package.
+
+    A model folder in the current folder comes first. Another folder of that name does not hide the model: the sources
+    of Debian's packages have a folder "debian".
+    """
+    path = Path(name)
+    is_name = path.name == os.fspath(name) and path.name in bundled_models()
+    return BUNDLED / path.name if is_name and not (path / CONFIG).is_file() else path
+
+
+def read_config(folder: Path) -> FolderConfig:
+    """Read and check config.json.
+
+    Raises:
+        InputError: the folder is none of this project's, is of a later version, or is damaged; says what to do.
+    """
+    path = folder / CONFIG
+    if not folder.is_dir():
+        bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
+        raise InputError(f"{folder}: no such folder; name one that etads-export has made, or {bundled}")
+    if not path.is_file():
+        raise InputError(f"{folder}: not a model folder, for it has no {CONFIG}; etads-export RUN FOLDER makes one")
+    if path.stat().st_size > _LARGEST_FILE:
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes are no settings of a model. {ADVICE}")
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{path} is damaged ({reason}). {ADVICE}") from None
+    try:
+        return _checked(content)
+    except _Problem as problem:
+        raise InputError(f"{path}: {problem}") from None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+class _Problem(Exception):  # noqa: N818  # becomes an InputError that names the file
+    """What is wrong, and what to do."""
+
+
+def _checked(content: Any) -> FolderConfig:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise _Problem(f'not of a model folder of fairseq-etads (no "format": "{FORMAT}"); etads-export makes one')
+    version = content.get("schema_version")
+    if type(version) is not int or version < 1:
+        raise _Problem(f'"schema_version" is {_short(version)}, not a number of a version. {ADVICE}')
+    if version > SCHEMA_VERSION:
+        raise _Problem(
+            f"written by a later version of fairseq-etads (schema {_short(version)}; this one reads up to "
+            f"{SCHEMA_VERSION}): update with pip install --upgrade fairseq-etads"
+        )
+    sections = {name: value for name, value in content.items() if name not in ("format", "schema_version")}
+    names = set(FolderConfig.__dataclass_fields__)
+    for name in sorted(names ^ set(sections)):
+        raise _Problem(f"{'no' if name in names else 'unknown'} section {_short(name)}. {ADVICE}")
+    for name, value in sections.items():
+        if not isinstance(value, str if name == "architecture" else dict):
+            raise _Problem(f'"{name}" is {_short(value)}. {ADVICE}')
+    _check_section("task", sections["task"], _TASK)
+    _check_section("text", sections["text"], _TEXT)
+    _check_section("weights", sections["weights"], _WEIGHTS)
+    try:
+        call_options.search_settings(sections["decoding"])
+    except InputError as error:
+        raise _Problem(f'"decoding": {error}') from None
+    return FolderConfig(**sections)
+
+
+def _check_section(section: str, values: Dict[str, Any], wanted: Dict[str, Tuple[Callable[[Any], bool], str]]) -> None:
+    for name in sorted(set(values) ^ set(wanted)):
+        raise _Problem(f'"{section}": {"no" if name in wanted else "unknown"} entry {_short(name)}. {ADVICE}')
+    for name, (fits, what) in wanted.items():
+        if not fits(values[name]):
+            raise _Problem(f'"{section}": "{name}" is {_short(values[name])}, not {what}. {ADVICE}')
+
+
+def _is_length(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= _LONGEST_TEXT
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_fingerprint(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
+
+
+def _names(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, dict) and all(re.fullmatch(name, key) and of(entry) for key, entry in value.items())
+    )
+
+
+def _one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
+    shown = ", ".join("null" if choice is None else str(choice) for choice in choices)
+    return lambda value: isinstance(value, (str, type(None))) and value in choices, f"one of {shown}"
+
+
+_LENGTH = (_is_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
+_FLAG = (_is_flag, "true or false")
+_FINGERPRINT = (_is_fingerprint, "16 hexadecimal digits")
+_TASK = {
+    "truncate_source": _LENGTH,
+    "truncate_target": _LENGTH,
+    "left_pad_source": _FLAG,
+    "source_dictionary": _FINGERPRINT,
+    "target_dictionary": _FINGERPRINT,
+    "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
+}
+_TEXT = {
+    "words": _one_of(*WORD_KINDS),
+    "keep_case": _FLAG,
+    # it becomes part of a file name in sacremoses
+    "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
+    "sentence_marks": _one_of(*MARKS),
+    "subwords": _one_of(None, *SUBWORDS),
+}
+_WEIGHTS = {
+    "dtype": _one_of(*DTYPES),
+    "shared": (_names(lambda value: isinstance(value, str)), "names of weights"),
+}
+
+
+def _short(value: Any) -> str:
+    """A value for a message."""
+    shown = json.dumps(value, ensure_ascii=True) if not isinstance(value, (dict, list)) else type(value).__name__
+    return shown if len(shown) <= 60 else shown[:57] + "..."

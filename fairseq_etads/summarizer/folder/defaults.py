@@ -1,0 +1,73 @@
+"""New defaults of decoding for a model folder that exists: config.json, the checksums and the model card."""
+
+import os
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict
+
+from ...platform.errors import InputError
+from ...search import call_options
+from ...text.checksums import NAME as CHECKSUMS
+from ...text.checksums import Checksums, list_of, sha256
+from .card import defaults_section
+from .config import CARD, CONFIG, read_config
+
+_SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_PARTIAL = ".partial"
+
+
+def check_writable(folder: Path) -> None:
+    """Raise InputError if no file can be written in a folder."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: nothing can be written there ({error.strerror})") from None
+
+
+def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
+    """Give a model folder other defaults of decoding.
+
+    However it ends, the folder can be loaded, with the old defaults or the new ones: SHA256SUMS is taken away before
+    config.json is replaced and put back afterwards, and a folder without it is loaded without comparing. Call this
+    again after an interruption.
+
+    Args:
+        decoding: all defaults. note: Markdown for the model card, which says where they come from.
+
+    Raises:
+        InputError: the folder is none, nothing can be written there, or the options are impossible.
+    """
+    call_options.search_settings(decoding)
+    check_writable(folder)
+    config = replace(read_config(folder), decoding=decoding)
+    _prepare(folder / CONFIG, config.to_json())
+    card, section = folder / CARD, defaults_section(config, note)
+    if card.is_file():
+        text = card.read_bytes().decode("utf-8", "replace")
+        is_there = _SECTION.search(text)
+        text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
+        _prepare(card, text)
+    sums = {**_checksums(folder), CONFIG: sha256(folder / f"{CONFIG}{_PARTIAL}")}
+    _prepare(folder / CHECKSUMS, list_of(sums))
+    if (folder / CHECKSUMS).exists():
+        os.unlink(folder / CHECKSUMS)
+    for name in (CONFIG, CHECKSUMS, *([CARD] if card.is_file() else [])):
+        os.replace(folder / f"{name}{_PARTIAL}", folder / name)
+
+
+def _checksums(folder: Path) -> Dict[str, str]:
+    """Those of SHA256SUMS; without it, as an interruption leaves a folder, those of all files."""
+    names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
+    return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
+
+
+def _prepare(path: Path, text: str) -> None:
+    """Write the file beside its place, onto the disk."""
+    with open(f"{path}{_PARTIAL}", "wb") as file:
+        file.write(text.encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,209 @@
+"""Make a model folder from a checkpoint and the data that it was trained with; for the command ``etads-export``."""
+
+import contextlib
+import os
+import platform
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+
+from ...data.factors import FILE as FACTORS
+from ...data.shortlist_file import read_shortlist
+from ...data.weights_file import write_weights
+from ...platform.errors import InputError
+from ...text.checksums import Checksums
+from ...text.tokenizer import TextConfig
+from ...training.task import SummarizationTask
+from ...version import __version__
+from ...vocabulary.dictionary import known_words
+from . import model_options
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
+from .loading import load_folder, needed_files
+from .weights import stored_form
+
+PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
+
+
+class Source(NamedTuple):
+    """What a folder is made of.
+
+    Attributes:
+        checkpoint: of fairseq-train.
+        data: the data directory with which it was trained.
+        text_options: fairseq's options for new text by name, without the dashes in front: "tokenizer" and "bpe" with
+            theirs.
+        extra_files: name in the folder -> file to copy.
+    """
+
+    checkpoint: Path
+    data: Path
+    text_options: Dict[str, Any]
+    extra_files: Dict[str, Path]
+
+
+def export(
+    source: Source,
+    folder: Path,
+    decoding: Dict[str, Any],
+    dtype: str,
+    write_card: Callable[["Exported"], str],
+) -> "Exported":
+    """Write a model folder, which appears under its name when it is complete and has been loaded as a trial.
+
+    Args:
+        folder: must not exist, or be empty.
+        decoding: defaults of decoding. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+
+    Raises:
+        InputError: the folder exists; the checkpoint is damaged, does not belong to the data or cannot be exported.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
+    model, cfg, task = _load(source)
+    if SHORTLIST in source.extra_files:
+        read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
+    tensors, shared = stored_form(model.state_dict(), dtype)
+    config = FolderConfig(
+        architecture=_architecture(cfg),
+        model=_plain_options(cfg, source.checkpoint),
+        task=_task_state(cfg, task),
+        text=_text_settings(source.text_options),
+        decoding=decoding,
+        weights={"dtype": dtype, "shared": shared},
+        made_by=versions(),
+    )
+    exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        (partial / CONFIG).write_bytes(config.to_json().encode())
+        write_weights(partial / WEIGHTS, tensors)
+        _write_dictionaries(partial, task)
+        _copy_files(partial, source, config)
+        (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
+        listed = dict.fromkeys([*needed_files(config), *source.extra_files])
+        Checksums(partial).add(*listed)
+        _try_out(partial, tensors)
+        with contextlib.suppress(FileNotFoundError):
+            folder.rmdir()  # it is empty; elsewhere than on Linux nothing can be renamed to an existing folder
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return exported
+
+
+class Exported(NamedTuple):
+    """What was exported, for the model card.
+
+    Attributes:
+        config: of the folder. parameters: how many the model has. task: with the dictionaries.
+    """
+
+    config: FolderConfig
+    parameters: int
+    task: SummarizationTask
+
+
+def _load(source: Source) -> Any:
+    """The model, fairseq's configuration of its training, and the task."""
+    overrides = {"data": str(source.data), "init_from": None}
+    try:
+        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"--checkpoint {source.checkpoint}: {reason[:500]}") from None
+    if not isinstance(task, SummarizationTask):
+        raise InputError(f"--checkpoint {source.checkpoint}: was not trained with --task summarization")
+    return models[0], cfg, task
+
+
+def _architecture(cfg: Any) -> str:
+    return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
+
+
+def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
+    try:
+        return model_options.to_plain(_architecture(cfg), cfg.model)
+    except InputError as error:
+        raise InputError(f"--checkpoint {checkpoint}: cannot be exported: {error}") from None
+
+
+def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
+    state = task.state_dict()
+    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source)}
+
+
+def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
+    """The section "text" of config.json."""
+    given = {name.replace("-", "_"): value for name, value in options.items()}
+    settings = {
+        name[len("text_") :]: given.get(name, default)
+        for name, default in vars(TextConfig()).items()
+        if name != "_name"
+    }
+    settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    kind = given.get("bpe")
+    if kind is not None and kind not in SUBWORDS:
+        raise InputError(f"subwords of the kind {kind} cannot be exported; there are {', '.join(SUBWORDS)}")
+    return {**settings, "subwords": kind}
+
+
+def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
+    """The words that the model knows. The copy tail is left out: it only names words of the training's documents."""
+    source, target = task.source_dictionary, task.target_dictionary
+    one = target is source or target.symbols == source.symbols
+    _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
+    words = known_words(source) if one else known_words(target)
+    _write_dictionary(folder / DICTIONARIES[1], target, words, known_words(target))
+
+
+def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
+    """The first ``words`` entries; those from ``known`` on have the count 0, which says that they are only copied."""
+    entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
+    lines = [
+        f"{word} {count if number < known else 0}\n"
+        for number, (word, count) in enumerate(entries, dictionary.nspecial)
+    ]
+    path.write_bytes("".join(lines).encode())
+
+
+def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
+    """The subword model, the factors' dictionaries, and files that only people or later versions read."""
+    files = dict(source.extra_files)
+    for option, name in config.subword_files.items():
+        files[name] = Path(source.text_options[option.replace("_", "-")])
+    if config.task["factor_dictionaries"]:
+        names = [FACTORS, *(f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"])]
+        files.update({name: source.data / name for name in names})
+    for name, path in files.items():
+        shutil.copyfile(path, folder / name)
+
+
+def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
+    """Load what was written, and compare the weights.
+
+    Raises:
+        InputError: it is something else, or cannot be loaded.
+    """
+    loaded = load_folder(folder).model.state_dict()
+    for name, tensor in tensors.items():
+        if not torch.equal(loaded[name].to(tensor.dtype), tensor):
+            raise InputError(f"{folder / WEIGHTS}: {name} was not written as it is; is the disk failing? {ADVICE}")
+
+
+def versions() -> Dict[str, Any]:
+    """The versions of this package, of Python and of the packages that matter here."""
+    found: Dict[str, Any] = {"fairseq-etads": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package.replace("_", "-")] = metadata.version(package)
+    return found

@@ -1,0 +1,171 @@
+"""Load a model folder: dictionaries, tokeniser, subwords and the model, checked before anything is built of them."""
+
+import contextlib
+import io
+import os
+import struct
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from fairseq.data import encoders
+from torch import nn
+
+from ... import plugin  # noqa: F401  # registers the architectures
+from ...data.shortlist_file import read_shortlist
+from ...data.weights_file import read_weights
+from ...platform.errors import InputError
+from ...text.checksums import NAME as CHECKSUMS
+from ...text.checksums import Checksums
+from ...text.tokenizer import TextConfig, TextTokenizer
+from ...training.options import SummarizationConfig
+from ...training.task import SummarizationTask
+from ...vocabulary.shortlist import Shortlist
+from . import model_options
+from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
+
+
+class LoadedFolder(NamedTuple):
+    """What a model folder holds, ready for use.
+
+    Attributes:
+        config: of the folder.
+        model: in evaluation mode, on the CPU, in float32.
+        task: with the dictionaries and the lengths to which texts are cut.
+        tokenizer: raw text to words and back.
+        subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
+        shortlist: of the folder; None if it has none.
+    """
+
+    config: FolderConfig
+    model: Any
+    task: SummarizationTask
+    tokenizer: TextTokenizer
+    subwords: Any
+    shortlist: Optional[Shortlist]
+
+
+def load_folder(folder: Path) -> LoadedFolder:
+    """Load a folder that etads-export has made. No code of the folder is run.
+
+    Raises:
+        InputError: it is no model folder, is damaged or incomplete, or was made by a later version.
+    """
+    config = read_config(folder)
+    _verify(folder, config)
+    _check_options(folder, config)
+    task = make_task(folder, config)
+    with torch.random.fork_rng(devices=[]):  # building a model draws first weights
+        model = _build(folder, config, task)
+    weights = read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict(), ADVICE)
+    model.load_state_dict(weights, strict=True)
+    tokenizer = TextTokenizer(
+        TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
+    )
+    shortlist = None
+    if (folder / SHORTLIST).is_file():
+        shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
+    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config), shortlist)
+
+
+def needed_files(config: FolderConfig) -> List[str]:
+    """The names of the files that a folder must have, README.md and the list of checksums aside."""
+    factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
+    return [
+        CONFIG,
+        WEIGHTS,
+        *DICTIONARIES,
+        *config.subword_files.values(),
+        *([SHORTLIST] if config.decoding.get("shortlist") else []),
+        *(["factors.json", *factors] if factors else []),
+    ]
+
+
+def _verify(folder: Path, config: FolderConfig) -> None:
+    """Raise InputError if a file is missing, or not what SHA256SUMS says."""
+    checksums = Checksums(folder, ADVICE)
+    needed = needed_files(config)
+    if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, and not used unless a call says so
+        needed.append(SHORTLIST)
+    for name in needed:
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
+        if checksums.listed and name not in checksums.listed:
+            raise InputError(f"{folder / CHECKSUMS} does not list {name}. {ADVICE}")
+    checksums.verify(needed)
+
+
+def _check_options(folder: Path, config: FolderConfig) -> None:
+    """Raise InputError if the options are not such as the architecture and the weights can have."""
+    try:
+        model_options.check(config.architecture, config.model, _largest_dimension(folder / WEIGHTS))
+    except InputError as error:
+        raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
+
+
+def _largest_dimension(path: Path) -> int:
+    """The largest dimension of the tensors in a file, from its header, so that nothing larger is built.
+
+    Raises:
+        InputError: the file is not in the format safetensors.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            names = file.keys()  # it is no dictionary: names can be had in no other way
+            return max((size for name in names for size in file.get_slice(name).get_shape()), default=0)
+    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, struct.error) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {ADVICE}") from None
+
+
+def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
+    """The task ``summarization`` with the dictionaries of a folder, as if one of its checkpoints were being loaded.
+
+    Raises:
+        InputError: a dictionary is damaged or is not the model's.
+    """
+    if os.pathsep in str(folder):
+        raise InputError(
+            f"{folder}: fairseq would take this for two paths, because of the {os.pathsep} in it; rename it"
+        )
+    options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
+    cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
+    # what fairseq would take from other parts of its configuration
+    cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
+    cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
+    try:
+        task = SummarizationTask.setup_task(cfg)
+        task.load_state_dict(config.task)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: {' '.join(str(error).split())}. {ADVICE}") from None
+    return task
+
+
+def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
+    """The model with new weights; raises InputError if the options do not make one."""
+    try:
+        model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
+    except Exception as error:  # of fairseq, torch or OmegaConf, whichever comes upon the wrong option first
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{folder / CONFIG}: its options make no model ({reason}). {ADVICE}") from None
+    return model
+
+
+def _build_subwords(folder: Path, config: FolderConfig) -> Any:
+    """fairseq's encoder of subwords, or None; raises InputError if its model is damaged."""
+    kind, files = config.text["subwords"], config.subword_files
+    if kind is None:
+        return None
+    options: Dict[str, str] = {option: str(folder / name) for option, name in files.items()}
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return encoders.build_bpe(Namespace(bpe=kind, **options))
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and exits
+        raise InputError(f"{folder / next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None

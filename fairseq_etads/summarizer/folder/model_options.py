@@ -1,0 +1,102 @@
+"""The options of a model as JSON, and back: only plain values of the types that the architecture declares."""
+
+import re
+from dataclasses import fields
+from typing import Any, Dict, List
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import OmegaConf
+
+from ...models.common import SummarizationModel, plain_options
+from ...models.selector import SelectingModel
+from ...platform.errors import InputError
+from ...systems.convs2s.options import parse_convolutions
+
+_WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
+"""What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
+OmegaConf, which replaces ``${…}``."""
+_WIDTH = re.compile(r"(?<!block)_(dim|size)$")
+_COUNT = re.compile(r"(layers|heads)$")
+_FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
+_MOST_LAYERS, _MOST = 1_000, 1_000_000_000
+_OUTSIDE = re.compile(r"_path$")
+"""Options that name a file outside of the folder, of which only training has need."""
+
+
+def architectures() -> List[str]:
+    """The names of the architectures that a folder may have: this project's, which write summaries."""
+    ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
+    return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
+
+
+def _declared(architecture: str) -> Dict[str, Any]:
+    """Option -> its default; raises InputError for an architecture that is not this project's."""
+    if architecture not in architectures():
+        raise InputError(
+            f'"{architecture[:60]}" is no architecture of this version; there are {", ".join(architectures())}'
+        )
+    preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
+    return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
+
+
+def to_plain(architecture: str, cfg: Any) -> Dict[str, Any]:
+    """The options of a checkpoint's model as plain values; files that only training reads are left out.
+
+    Raises:
+        InputError: the architecture is not this project's, or an option has no plain value.
+    """
+    given = vars(plain_options(cfg))
+    declared = _declared(architecture)
+    options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
+    check(architecture, options, _MOST)
+    return options
+
+
+def check(architecture: str, options: Dict[str, Any], largest: int) -> None:
+    """Check options that come from elsewhere.
+
+    Args:
+        largest: the largest dimension that weights of the model have; no width can be larger.
+
+    Raises:
+        InputError: an option does not exist or has a value that no model has.
+    """
+    declared = _declared(architecture)
+    for name, value in options.items():
+        if name not in declared:
+            raise InputError(f"there is no option {name[:60]!r} of {architecture} in this version of fairseq-etads")
+        if not _fits(name, value, declared[name], largest):
+            raise InputError(f"the option {name} of {architecture} cannot be {str(value)[:60]!r}")
+
+
+def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
+    if _OUTSIDE.search(name) or value is None:
+        return value is None
+    if name.startswith("extractor_") and value == default:
+        return True  # a model without an extractor has no weights of these widths
+    if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
+        return isinstance(value, str) and _are_convolutions(value, largest)
+    if name == "decoder_attention":
+        return isinstance(value, str) and _FLAGS.fullmatch(value) is not None
+    if isinstance(value, bool) or isinstance(default, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(value, (int, float)):
+        is_width, is_count = bool(_WIDTH.search(name)), bool(_COUNT.search(name))
+        most = largest if is_width else _MOST_LAYERS if is_count else _MOST
+        return abs(value) <= most and (isinstance(value, int) or not (is_width or is_count))
+    if isinstance(value, list):
+        return len(value) <= 100 and all(type(number) is int and 0 <= number <= _MOST for number in value)
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+def _are_convolutions(text: str, largest: int) -> bool:
+    """Whether a text says which convolutions a model has, such as "[(512, 3)] * 20", and none is wider than can be."""
+    try:
+        return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
+    except ValueError:
+        return False
+
+
+def to_config(architecture: str, options: Dict[str, Any]) -> Any:
+    """What ``task.build_model`` builds a model of this architecture from."""
+    return OmegaConf.create({**options, "_name": architecture})

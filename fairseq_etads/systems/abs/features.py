@@ -1,0 +1,191 @@
+"""Extractive features: a search that prefers words and phrases of the document (Rush et al. 2015, section 5).
+
+For the next word w, the words a, b before it and the document x, α weighs five numbers that together are its score:
+
+    log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs in x before some b
+
+Words are compared by search ids, so a word that is only copied counts like any other. An unknown word, the end symbol
+and padding equal no word.
+"""
+
+import copy
+import math
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...search.hypotheses import Results
+from ...vocabulary.batch_vocab import number_by_first_occurrence
+from ...vocabulary.dictionary import known_words
+from ...vocabulary.output import OutputVocabulary
+
+FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
+NO_WORD = -1
+
+
+def parse_weights(given: Any) -> Tuple[float, ...]:
+    """α of a text such as "1,4.8,1.2,-13.4,-0.5", or of numbers; () for nothing.
+
+    Raises:
+        ValueError: it is not five numbers, or the weight of log p is not above 0.
+    """
+    if given is None or len(given) == 0:
+        return ()
+    try:
+        weights = tuple(float(part) for part in (given.split(",") if isinstance(given, str) else given))
+    except (TypeError, ValueError):
+        weights = ()
+    if len(weights) != len(FEATURES) or not all(map(math.isfinite, weights)) or weights[0] <= 0:
+        shown = given if isinstance(given, str) else ",".join(map(str, given))
+        raise ValueError(
+            f"--extractive-weights {shown}: choose five numbers separated by commas, the weights of {FEATURES[0]} "
+            f"(above 0), {', '.join(FEATURES[1:-1])} and {FEATURES[-1]}"
+        )
+    return weights
+
+
+def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
+    """Raise ValueError if documents have a dictionary of their own, whose ids say nothing about summaries' words.
+
+    Args:
+        dictionary: the summaries'.
+    """
+    for model in models:
+        own = getattr(getattr(model, "encoder", None), "dictionary", None)
+        if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:
+            raise ValueError(
+                "--extractive-weights needs one dictionary for documents and summaries, and DATA has two: make the "
+                "data again with etads-prepare, or fairseq-preprocess --joined-dictionary"
+            )
+
+
+class ExtractiveFeatures:
+    """The weighted features in one search over B documents. U is the most distinct words that a document has.
+
+    Args:
+        words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` where there is none.
+        weights: α.
+    """
+
+    def __init__(self, words: Tensor, weights: Sequence[float]):
+        self.weights = weights
+        self.words = words
+        is_word = words.ne(NO_WORD)
+        numbers, distinct = number_by_first_occurrence(words, is_word)
+        self.width = max(1, int(distinct.max()))  # U
+        # which of its document's distinct words stands at a place (B, S); U where there is no word
+        self.numbers = numbers.masked_fill(~is_word, self.width)
+        columns = words.new_zeros(len(words), self.width + 1)
+        self.columns = columns.scatter(1, self.numbers, words)[:, : self.width]  # (B, U), their search ids
+        self.is_filler = torch.arange(self.width, device=words.device) >= distinct[:, None]  # (B, U)
+        self.columns = self.columns.masked_fill(self.is_filler, 0)
+        places = torch.arange(words.shape[1], device=words.device).expand_as(words)
+        first = places.new_full((len(words), self.width + 1), words.shape[1])
+        self.first = first.scatter_reduce(1, self.numbers, places, "amin")[:, : self.width]  # (B, U)
+
+    @classmethod
+    def of(
+        cls,
+        net_input: Dict[str, Tensor],
+        weights: Sequence[float],
+        vocabulary: Optional[OutputVocabulary],
+        dictionary: Any,
+    ) -> "ExtractiveFeatures":
+        """For the documents of a batch.
+
+        Args:
+            net_input: with "src_tokens" (B, S). vocabulary: of the search; None: search ids are the dictionary's.
+            dictionary: of documents and summaries.
+
+        Raises:
+            ValueError: the documents are not made of words.
+        """
+        tokens = net_input.get("src_tokens")
+        if tokens is None or tokens.dim() != 2:
+            raise ValueError("--extractive-weights: the documents are not made of words")
+        vocabulary = vocabulary or OutputVocabulary(known_words(dictionary), dictionary.unk())
+        words = vocabulary.search_ids(tokens)
+        return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
+
+    @property
+    def largest_gain(self) -> float:
+        """The most that a word's features can add to its log-probability."""
+        return sum(max(0.0, weight) for weight in self.weights[1:])
+
+    def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
+        """Weigh the next words' log-probabilities and add their other features, in place.
+
+        Args:
+            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids, start symbol included.
+        """
+        unigram, bigram, trigram, reordering = self.weights[1:]
+        last = tokens[:, :, -1:]  # (B, beam, 1)
+        follows = self._shifted(1).eq(last)  # (B, beam, S), whether the word at a place comes after the last one
+        added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
+        if tokens.size(2) > 1:
+            added += trigram * self._of_words(follows & self._shifted(2).eq(tokens[:, :, -2:-1]))
+        place = torch.arange(self.words.shape[1], device=last.device)
+        last_place = torch.where(self.words[:, None].eq(last), place, -1).amax(dim=2, keepdim=True)  # (B, beam, 1)
+        added += reordering * (self.first[:, None] < last_place)
+        lprobs.mul_(self.weights[0])
+        columns = self.columns[:, None].expand_as(added)
+        lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
+
+    def _shifted(self, places: int) -> Tensor:
+        """The word that stands so many places before each one, (B, 1, S)."""
+        return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
+
+    def _of_words(self, flags: Tensor) -> Tensor:
+        """(B, beam, S) bool of places -> (B, beam, U), 1 for words with a place that is True and 0 for others."""
+        numbers = self.numbers[:, None].expand_as(flags)
+        found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
+        return found.scatter_reduce(2, numbers, flags.float(), "amax")[:, :, : self.width]
+
+    def select(self, documents: Tensor) -> "ExtractiveFeatures":
+        """Those of some of the documents (indices, (n,))."""
+        chosen = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(chosen, name, value.index_select(0, documents))
+        return chosen
+
+
+def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
+    """Where tokens (any shape), ids of the dictionary, are padding, begin or end symbols or the unknown word."""
+    symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
+    return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
+
+
+def count_features(document: Sequence[int], summary: Sequence[int]) -> List[int]:
+    """The sums over a summary's words of all features but log p. :data:`NO_WORD` stands for what is no word."""
+    ngrams = [set(zip(*(document[start:] for start in range(n)))) for n in (1, 2, 3)]
+    first = {word: place for place, word in reversed([*enumerate(document)])}
+    last = {word: place for place, word in enumerate(document)}
+    counts = [0, 0, 0, 0]
+    for end in range(1, len(summary) + 1):
+        for size, known in enumerate(ngrams, 1):
+            ngram = tuple(summary[end - size : end]) if size <= end else ()
+            counts[size - 1] += NO_WORD not in ngram and ngram in known
+        word, before = summary[end - 1], summary[end - 2] if end > 1 else NO_WORD
+        if NO_WORD not in (word, before) and word in first:
+            counts[3] += first[word] < last.get(before, -1)
+    return counts
+
+
+def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
+    """Set "features" (5,) of each hypothesis: the sums over its words of log p and the other features.
+
+    Args:
+        src_tokens: documents (B, S), ids of the dictionary.
+    """
+    documents = src_tokens.masked_fill(_is_no_word(src_tokens, dictionary), NO_WORD).tolist()
+    for document, hypotheses in zip(documents, results):
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            words = tokens.masked_fill(_is_no_word(tokens, dictionary), NO_WORD).tolist()
+            counts = count_features(document, words)
+            total = float(hypothesis["positional_scores"].sum())
+            log_prob = (total - sum(weight * count for weight, count in zip(weights[1:], counts))) / weights[0]
+            hypothesis["features"] = torch.tensor([log_prob, *counts])

@@ -1,0 +1,215 @@
+"""ABS (Rush, Chopra, Weston 2015): a neural language model over the last words, with attention to the document.
+
+    h   = tanh(U [E y_(i-C+1); …; E y_i] + b_U)          p(y_(i+1)) = softmax(V h + W enc + b)
+    π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
+
+x are the words of the document, x̄_j is the mean of F x over a window around place j, with zeros outside the document,
+and y are the C words before the next one, filled up with begin symbols on the left. So nothing but these C words is
+carried from one step to the next.
+"""
+
+import math
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
+from torch import Tensor, nn
+
+from ...kernels.precision import at_least_float32
+from ...layers.pointer import Pointer
+from ...models.common import SummarizationModel, check_words, plain_options, register_presets, select_documents
+from ...models.pointing import PointingDecoder, multiply_by_documents
+from ...vocabulary.dictionary import without_tail
+from ...vocabulary.embedding import VocabularyEmbedding, mark_lookup_table
+from .options import PRESETS, check_options, preset_config
+
+
+def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
+    """New word vectors of a length of about 1; that of padding is 0."""
+    table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
+    nn.init.normal_(table.weight, std=width**-0.5)
+    nn.init.zeros_(table.weight[dictionary.pad()])
+    mark_lookup_table(table.weight)
+    return VocabularyEmbedding(table, dictionary.unk())
+
+
+class ABSEncoder(FairseqEncoder):
+    """The part of attention that depends on the document alone: F x and x̄.
+
+    Args:
+        cfg: the model's options. dictionary: the known words.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any):
+        super().__init__(dictionary)
+        self.padding_idx, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
+        self.marks, self.window = cfg.source_marks, cfg.encoder_window
+        self.embed_tokens = word_vectors(dictionary, cfg.encoder_embed_dim)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
+        """Encode documents.
+
+        Args:
+            src_tokens: (B, S), ids of the dictionary, padded on either side.
+
+        Returns:
+            For M = S + 2 ``--source-marks`` places, with a row for each document: "keys", F x (B, M, D); "encoder_out",
+            x̄ (B, M, D); "encoder_padding_mask" (B, M) bool, True at padding; and "src_tokens".
+        """
+        tokens = self.with_marks(src_tokens)  # (B, M)
+        padding = tokens.eq(self.padding_idx)
+        words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
+        # divides by the whole window at the ends of a document, too
+        means = F.avg_pool1d(words.transpose(1, 2), self.window, stride=1, padding=self.window // 2)
+        return {
+            "encoder_out": [means.transpose(1, 2)],
+            "keys": [words],
+            "encoder_padding_mask": [padding],
+            "src_tokens": [src_tokens],
+        }
+
+    def with_marks(self, src_tokens: Tensor) -> Tensor:
+        """Documents (B, S) with begin symbols before them and end symbols after them, (B, M); one end is there."""
+        tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
+        real = tokens.ne(self.padding_idx)
+        place = torch.arange(tokens.shape[1], device=tokens.device)
+        first = real.int().argmax(dim=1, keepdim=True)  # (B, 1)
+        last = first + real.sum(dim=1, keepdim=True) - 1
+        begins = (place < first) & (place >= first - self.marks)
+        ends = (place > last) & (place <= last + self.marks - 1)
+        return tokens.masked_fill(begins, self.bos).masked_fill(ends, self.eos)
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
+        """The encoder's output for the documents ``new_order`` (indices, (N,)), repeated or not."""
+        return select_documents(encoder_out, new_order)
+
+
+class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
+    """The language model and its attention. The output layer reads [h; enc], so its weight is [V, W].
+
+    With a pointer, copy attention asks with [h; enc] and looks at x̄.
+
+    Args:
+        cfg: the model's options. dictionary: the known words.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any):
+        super().__init__(dictionary)
+        self.padding_idx, self.bos = dictionary.pad(), dictionary.bos()
+        self.context_size, self.marks = cfg.context_size, cfg.source_marks
+        self.embed_tokens = word_vectors(dictionary, cfg.decoder_embed_dim)  # E
+        self.embed_context = word_vectors(dictionary, cfg.decoder_context_dim)  # G
+        self.hidden = nn.Linear(cfg.context_size * cfg.decoder_embed_dim, cfg.decoder_hidden_size)  # U
+        self.query = nn.Linear(cfg.context_size * cfg.decoder_context_dim, cfg.encoder_embed_dim)  # P
+        width = cfg.decoder_hidden_size + cfg.encoder_embed_dim
+        self.output_projection: Any = nn.Linear(width, len(dictionary))
+        self.pointer: Optional[Pointer] = None
+        if str(cfg.pointer) != "none":
+            self.pointer = Pointer(width, cfg.encoder_embed_dim, str(cfg.pointer), continues=cfg.pointer_continue)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        incremental_state: Optional[Any] = None,
+        features_only: bool = False,
+        **_: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of the next words.
+
+        Args:
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
+                follow one another.
+            encoder_out: of the encoder.
+            incremental_state: if given, only the last step is computed; nothing is kept in it.
+            features_only: return what the output layer reads (N, T, H + D) in place of logits.
+
+        Returns:
+            logits (N, T, V). Extras: "attn", a list of the attention π (N, T, S), whose rows sum to less than 1 where
+            it rests on marks; "vocabulary", the batch's :class:`OutputVocabulary`; with a pointer "pointer", its
+            :class:`PointerOutput`. Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns
+            what the output layer reads instead of logits, and "word_log_probs".
+        """
+        assert encoder_out is not None, "the decoder needs the encoder's output"
+        steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
+        words = self.last_words(prev_output_tokens, steps)  # (N, T, C)
+        hidden = torch.tanh(self.hidden(self.embed_tokens(words).flatten(2)))  # (N, T, H)
+        query = self.query(self.embed_context(words).flatten(2))  # (N, T, D)
+        means = encoder_out["encoder_out"][0]  # (B, M, D)
+        weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
+        states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
+        of_words = slice(self.marks, means.shape[1] - self.marks)
+        extra: Dict[str, Any] = {"attn": [weights[:, :, of_words]]}
+        if features_only:
+            return states, extra
+        memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
+        return self.logits_of(states, memory, prev_output_tokens, encoder_out, extra)
+
+    def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
+        """The C words before each of the last ``steps`` words that are to be predicted, (N, T) -> (N, steps, C)."""
+        # padding on the left, too, stands where nothing has been written
+        tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
+        tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
+        return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
+
+    @staticmethod
+    def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
+        """π (N, T, M), at least float32, of queries (N, T, D) and keys (B, M, D); ``padding`` (B, M) is True there."""
+        scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
+        hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
+        return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
+
+    def output_layer(self, states: Tensor) -> Tensor:
+        """Logits (N, T, V) of what the output layer reads (N, T, H + D)."""
+        logits: Tensor = self.output_projection(states)
+        return logits
+
+
+class ABSModel(SummarizationModel, FairseqEncoderDecoderModel):
+    """Attention-based summarisation, built by ``--arch`` with one of :data:`PRESETS`.
+
+    See :class:`NeuralLanguageModelConfig` for the options.
+
+    Args:
+        max_row_norm: most length of a word vector at the beginning of an epoch; 0: any.
+    """
+
+    def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):
+        super().__init__(encoder, decoder)
+        self.max_row_norm = max_row_norm
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
+        """Build from the options; ValueError if one does not fit the others, or the dictionaries."""
+        config = plain_options(cfg)
+        check_options(config, task)
+        encoder = ABSEncoder(config, without_tail(task.source_dictionary))
+        return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load weights; ValueError if they were trained with other dictionaries."""
+        check_words(state_dict, "source", self.encoder)
+        check_words(state_dict, "target", self.decoder)
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+    @torch.no_grad()
+    def scale_long_rows(self) -> None:
+        """Scale the rows of E, F and G that are longer than ``max_row_norm``; called by the task before each epoch.
+
+        Raises:
+            ValueError: the weights are in half precision, whose optimiser would not see the change.
+        """
+        if not self.max_row_norm:
+            return
+        for table in (self.encoder.embed_tokens, self.decoder.embed_tokens, self.decoder.embed_context):
+            if table.weight.dtype in (torch.float16, torch.bfloat16):
+                raise ValueError(
+                    f"--max-row-norm {self.max_row_norm:g} does not go with --fp16 or --bf16, whose optimiser has "
+                    "weights of its own: leave them out, take --amp, or give --max-row-norm 0"
+                )
+            length = table.weight.norm(dim=1, keepdim=True)
+            table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))
+
+
+register_presets(ABSModel, PRESETS, preset_config)

@@ -1,0 +1,210 @@
+"""The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
+
+Layers, equations and first weights are fairseq's. What is added: unknown words are hidden from the tables of word
+vectors, a pointer can copy them, and in search the beams of a document share what belongs to the document.
+"""
+
+import contextlib
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
+from torch import Tensor, nn
+
+from ...kernels.linear import renew_weight
+from ...layers.beam_state import BeamState
+from ...layers.pointer import Pointer
+from ...models.common import PositionedModel, plain_options, position_limit, register_presets
+from ...models.pointing import PointingDecoder, multiply_by_documents
+from ...vocabulary.dictionary import without_tail
+from ...vocabulary.embedding import VocabularyEmbedding, load_vectors
+from .options import PRESETS, check_options, parse_attention, parse_convolutions, preset_config
+
+
+class ConvolutionalEncoder(FConvEncoder):
+    """fairseq's convolutional encoder; see :class:`FConvEncoder`.
+
+    Padding, on either side, changes nothing: it is masked before each convolution, and positions count words.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any):
+        super().__init__(
+            dictionary,
+            embed_dim=cfg.encoder_embed_dim,
+            max_positions=_rows(cfg.max_source_positions, dictionary),
+            convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
+            dropout=cfg.dropout,
+        )
+        self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk())
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
+        """Encode documents.
+
+        Args:
+            src_tokens: (B, S), ids of the dictionary.
+
+        Returns:
+            "encoder_out": z, the last layer's states, and (z + e) √0.5 with e the words' and positions' vectors, both
+            (B, S, E); "encoder_padding_mask": (B, S) bool, True at padding, or None if there is none; "src_tokens".
+        """
+        return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
+        """As fairseq's, but ``encoder_out`` stays as it is; with what the pointer needs."""
+        reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
+        reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
+        if "vocabulary" in encoder_out:
+            reordered["vocabulary"] = encoder_out["vocabulary"].select(new_order)
+        return reordered
+
+
+class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
+    """fairseq's convolutional decoder with a pointer head; see :class:`FConvDecoder`.
+
+    The pointer's copy attention asks with what the output layer reads, and looks at (z + e) √0.5, as the values of the
+    decoder's attention.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any):
+        layers = parse_convolutions(cfg.decoder_layers, "--decoder-layers")
+        super().__init__(
+            dictionary,
+            embed_dim=cfg.decoder_embed_dim,
+            out_embed_dim=cfg.decoder_out_embed_dim,
+            max_positions=_rows(cfg.max_target_positions, dictionary),
+            convolutions=layers,
+            attention=parse_attention(cfg.decoder_attention, len(layers)),
+            dropout=cfg.dropout,
+            share_embed=cfg.share_input_output_embed,
+        )
+        self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk(), len(dictionary))
+        self.embed_tokens.is_output_layer = cfg.share_input_output_embed
+        # fairseq's forward pass then ends with what the output layer reads
+        self.output_projection: Any = self.fc3
+        self.fc3: Any = nn.Identity()
+        for layer in self.attention:
+            if layer is not None:
+                layer.bmm = multiply_by_documents
+        self.pointer: Optional[Pointer] = None
+        if str(cfg.pointer) != "none":
+            widths = cfg.decoder_out_embed_dim, cfg.encoder_embed_dim
+            self.pointer = Pointer(*widths, str(cfg.pointer), continues=cfg.pointer_continue)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        features_only: bool = False,
+        **_: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of the next words.
+
+        Args:
+            prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of a document
+                follow one another. Padding is on the right.
+            encoder_out: of the encoder.
+            incremental_state: if given, only the last step is computed, from the inputs of the layers' convolutions
+                that are kept here.
+            features_only: return what the output layer reads (N, T, R) in place of logits.
+
+        Returns:
+            logits (N, T, V). Extras: "attn", a list of the mean attention of all layers (N, T, S);
+            "vocabulary", the batch's :class:`OutputVocabulary`; with a pointer "pointer", its :class:`PointerOutput`.
+            Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns what the output layer
+            reads instead of logits, and "word_log_probs".
+        """
+        assert encoder_out is not None, "the decoder needs the encoder's output"
+        memory, mask = encoder_out["encoder_out"][1], encoder_out["encoder_padding_mask"]
+        if mask is not None:
+            mask = mask.repeat_interleave(len(prev_output_tokens) // len(memory), dim=0)
+        of_rows = {**encoder_out, "encoder_padding_mask": mask}
+        with self._attention_of_layers() as weights:
+            states, attention = super().forward(prev_output_tokens, of_rows, incremental_state)
+        if weights:
+            attention = torch.stack(weights).mean(dim=0)
+        extra: Dict[str, Any] = {"attn": [attention]}
+        if features_only:
+            return states, extra
+        renew_weight(self.output_projection)
+        return self.logits_of(states, memory.transpose(0, 1), prev_output_tokens, encoder_out, extra)
+
+    def output_layer(self, states: Tensor) -> Tensor:
+        """Logits (N, T, V) of what the output layer reads (N, T, R)."""
+        logits: Tensor = self.output_projection(states)
+        return logits
+
+    @contextlib.contextmanager
+    def _attention_of_layers(self) -> Iterator[List[Tensor]]:
+        """The attention (N, T, S) of each layer of a forward pass inside, in training: there fairseq returns none."""
+        weights: List[Tensor] = []
+        layers = [layer for layer in self.attention if layer is not None and self.training]
+        hooks = [layer.register_forward_hook(lambda _, __, output: weights.append(output[1])) for layer in layers]
+        try:
+            yield weights
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _split_encoder_out(self, encoder_out: Tuple[Tensor, Tensor], incremental_state: Any) -> Tuple[Tensor, Tensor]:
+        """Keys (B, E, S) and values (B, S, E) of all layers' attention; in search they are made once."""
+        if not isinstance(incremental_state, BeamState):
+            found: Tuple[Tensor, Tensor] = super()._split_encoder_out(encoder_out, incremental_state)
+            return found
+        memory = incremental_state.memory.setdefault(self, {})
+        if "keys" not in memory:
+            memory["keys"], memory["values"] = super()._split_encoder_out(encoder_out, None)
+        return memory["keys"], memory["values"]
+
+    def make_generation_fast_(self, **_: Any) -> None:
+        """Nothing: fairseq would leave out the attention, which ``--replace-unknown`` and others need."""
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
+        """As fairseq's; the output layer of fairseq's own ``fconv`` is called fc3."""
+        for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
+            state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
+        upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
+        return upgraded
+
+
+def _rows(positions: int, dictionary: Any) -> int:
+    """Rows of a table of positions: it begins with some that stand for none."""
+    return positions + int(dictionary.pad()) + 1
+
+
+class ConvolutionalModel(PositionedModel, FConvModel):
+    """Convolutional encoder-decoder, fairseq's ``fconv``, with a pointer as an option.
+
+    Built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
+    """
+
+    def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
+        super().__init__(encoder, decoder)
+        if decoder.pointer is not None:
+            encoder.num_attention_layers += 1  # by which the encoder divides its gradient
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
+        """Build from the options.
+
+        Raises:
+            ValueError: an option does not fit the others, or the dictionaries, or the task's lengths.
+            OSError: a file of word vectors cannot be read.
+        """
+        config = plain_options(cfg)
+        check_options(config, task)
+        config.max_source_positions = position_limit(config.max_source_positions, task, "source")
+        config.max_target_positions = position_limit(config.max_target_positions, task, "target")
+        source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
+        encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
+        if not task.is_loading:  # a checkpoint has vectors of its own
+            load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
+            load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
+        return cls(encoder, decoder)
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """As fairseq's, without its products for a fixed number of beams: documents are not repeated here."""
+        super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
+
+
+register_presets(ConvolutionalModel, PRESETS, preset_config)

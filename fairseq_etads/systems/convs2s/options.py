@@ -1,0 +1,193 @@
+"""The options of the convolutional family (Gehring et al. 2017), its presets, and what the options must fulfil."""
+
+import ast
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from ...layers.pointer import KINDS
+from ...models.common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
+
+MOST_LAYERS = 1000
+_LAYERS_HELP = (
+    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * 9 '
+    '+ [(1024, 3)] * 4". A third number says over how many layers the residual connection goes (1; 0: there is none)'
+)
+
+
+@dataclass
+class ConvolutionalConfig(FairseqDataclass):
+    """The options of the convolutional family: those of fairseq's ``fconv``, with its defaults, and the pointer's."""
+
+    dropout: float = field(default=0.1, metadata={"help": "dropout of word vectors, layers' inputs and the output"})
+    encoder_embed_dim: int = field(default=512, metadata={"help": "width of the documents' word vectors"})
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
+    )
+    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {_LAYERS_HELP}"})
+    decoder_embed_dim: int = field(
+        default=512, metadata={"help": "width of the summaries' word vectors, the same as the documents'"}
+    )
+    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
+    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {_LAYERS_HELP}"})
+    decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of what the output layer reads"})
+    decoder_attention: str = field(
+        default="True",
+        metadata={"help": 'which layers of the decoder attend to the document: True (all), or a list: "[True, False]"'},
+    )
+    share_input_output_embed: bool = field(
+        default=False, metadata={"help": "summaries' word vectors are the output layer's weight, too"}
+    )
+    max_source_positions: Optional[int] = field(
+        default=None, metadata={"help": "positions of documents, end symbol included (default: by --truncate-source)"}
+    )
+    max_target_positions: Optional[int] = field(
+        default=None, metadata={"help": "positions of summaries, end symbol included (default: by --truncate-target)"}
+    )
+    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
+            "between them at every word"
+        },
+    )
+    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "convs2s": {},  # fairseq's fconv; Narayan et al. 2018 have these sizes on XSum
+    "convs2s_gigaword": {
+        "encoder_embed_dim": 256,
+        "encoder_layers": "[(256, 3)] * 6",
+        "decoder_embed_dim": 256,
+        "decoder_layers": "[(256, 3)] * 6",
+    },
+    "convs2s_cnndm": {
+        "dropout": 0.2,
+        "encoder_embed_dim": 340,
+        "encoder_layers": "[(512, 3)] * 8",
+        "decoder_embed_dim": 340,
+        "decoder_layers": "[(512, 3)] * 8",
+    },
+}
+"""Named architectures: what each changes in the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
+
+Convolution = Tuple[int, ...]
+"""Width, kernel and, if it is given, over how many layers the residual connection goes."""
+
+
+def preset_config(name: str, **changes: Any) -> type:
+    """A dataclass of all options with the preset's defaults."""
+    options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
+    return preset_dataclass(name, options, changes, __name__)
+
+
+def parse_convolutions(text: str, option: str) -> List[Convolution]:
+    """The layers that an expression such as "[(512, 3)] * 20" stands for.
+
+    fairseq evaluates the same expressions as Python; here nothing but lists, tuples, numbers, * and + is understood.
+
+    Args:
+        text: the expression. option: the option's name, for the error.
+
+    Raises:
+        ValueError: it is no such expression, has no or too many layers, or a layer that cannot be.
+    """
+    try:
+        found = _layers(ast.parse(str(text).strip(), mode="eval").body)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f'{option} "{str(text)[:200]}": choose {_LAYERS_HELP}') from None
+    if not found:
+        raise ValueError(f'{option} "{text}": choose one layer or more')
+    for number, layer in enumerate(found, 1):
+        residual = layer[2] if len(layer) == 3 else 1
+        if not (layer[0] >= 1 and layer[1] >= 1 and 0 <= residual <= number):
+            raise ValueError(
+                f'{option} "{text}": layer {number} is {layer}; width and kernel are 1 or more, and a residual '
+                f"connection goes over 0 to {number} layers there"
+            )
+    return found
+
+
+def _layers(node: ast.AST) -> List[Convolution]:
+    """The layers of a part of an expression; raises ValueError."""
+    if isinstance(node, ast.List):
+        return [_layer(element) for element in node.elts]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _few(_layers(node.left) + _layers(node.right))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        times, repeated = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
+        return _few(_layers(repeated) * min(_number(times), MOST_LAYERS + 1))
+    raise ValueError
+
+
+def _few(layers: List[Convolution]) -> List[Convolution]:
+    if len(layers) > MOST_LAYERS:
+        raise ValueError
+    return layers
+
+
+def _layer(node: ast.AST) -> Convolution:
+    if not isinstance(node, ast.Tuple) or len(node.elts) not in (2, 3):
+        raise ValueError
+    return tuple(_number(element) for element in node.elts)
+
+
+def _number(node: ast.AST) -> int:
+    if not isinstance(node, ast.Constant) or type(node.value) is not int:
+        raise ValueError
+    return int(node.value)
+
+
+def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
+    """What ``--decoder-attention`` says: True, or for each layer of the decoder whether it attends to the document.
+
+    Raises:
+        ValueError: it says neither, or no layer attends.
+    """
+    try:
+        value = ast.literal_eval(str(text).strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = None
+    flags = [value] * layers if isinstance(value, bool) else value
+    if not (isinstance(flags, list) and len(flags) == layers and all(isinstance(flag, bool) for flag in flags)):
+        raise ValueError(
+            f'--decoder-attention "{str(text)[:200]}": choose True, or a list of True and False for each of the '
+            f"{layers} layers of the decoder"
+        )
+    if not any(flags):
+        raise ValueError(f'--decoder-attention "{text}": one layer of the decoder must attend to the document, or more')
+    return value if isinstance(value, bool) else flags
+
+
+def check_options(cfg: Any, task: Any) -> None:
+    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
+    for option in ("encoder_embed_dim", "decoder_embed_dim", "decoder_out_embed_dim"):
+        if getattr(cfg, option) < 1:
+            raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 1 or more")
+    if not 0 <= cfg.dropout < 1:
+        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
+        raise ValueError(
+            f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: attention "
+            "compares vectors of both sides, so they must be as wide as each other"
+        )
+    if cfg.share_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
+        raise ValueError(
+            "--share-input-output-embed needs an output layer as wide as word vectors; --decoder-out-embed-dim is "
+            f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
+        )
+    if str(cfg.pointer) != "none":
+        check_one_dictionary(f"--pointer {cfg.pointer}", task)
+    check_continuation(cfg)
+    check_padding(task)
+
+
+def check_padding(task: Any) -> None:
+    """Raise ValueError if summaries are padded on the left, which a convolutional decoder would read as words."""
+    if task.cfg.left_pad_target:
+        raise ValueError(
+            "--left-pad-target does not go with a convolutional decoder: its convolutions would read the padding "
+            "before a summary; leave it out"
+        )

@@ -1,0 +1,196 @@
+"""Entailment models: how likely a premise says what a hypothesis says; their folders, which etads-nli makes.
+
+A folder holds ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), and nothing that could
+run. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Union
+
+import torch
+from fairseq.data import Dictionary, data_utils
+from torch import Tensor, nn
+
+from ...data.nli_pairs import LABELS
+from ...data.weights_file import read_weights, write_weights
+from ...platform.errors import InputError
+from ...text.tokenizer import TextConfig, TextTokenizer
+from ...text.words import WORD_KINDS
+from ...vocabulary.dictionary import fingerprint, load_checked
+from .decomposable import DecomposableAttention
+
+CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
+FORMAT = "fairseq-etads entailment model"
+SCHEMA_VERSION = 1
+"""Raised when folders change so that older versions of this package would misread them."""
+ADVICE = "Make it again with etads-nli train, in a new folder"
+LARGEST = 1 << 20
+"""Of the widths that config.json may name."""
+AT_ONCE = 256
+"""Pairs that are scored at a time."""
+
+
+@dataclass(frozen=True)
+class NliConfig:
+    """What config.json says of a model.
+
+    Attributes:
+        embed_dim: width of word vectors. width: of the network.
+        words: how raw text is cut into words, see ``WORD_KINDS``. keep_case: whether words are not lower-cased.
+    """
+
+    embed_dim: int = 300
+    width: int = 300
+    words: str = "ptb"
+    keep_case: bool = False
+
+    def tokenizer(self) -> TextTokenizer:
+        """What cuts raw text into the words that the model was trained with."""
+        return TextTokenizer(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
+
+    def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
+        """A model with first weights."""
+        table = nn.Embedding(len(dictionary), self.embed_dim, dictionary.pad())
+        return DecomposableAttention(table, self.width, len(LABELS), dropout)
+
+
+def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
+    """The ids (T,), int64, of the known words, behind ``<s>``, with which words that have no partner align."""
+    ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
+    return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
+
+
+def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
+    """Ids of several texts, each (T,), as one tensor (N, T), padded on the right."""
+    padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
+    return padded
+
+
+class EntailmentScorer:
+    """An entailment model that judges: without dropout, and without a gradient.
+
+    It is no ``nn.Module``, so that what owns one neither trains nor stores its weights.
+
+    Attributes:
+        config: of the model. dictionary: the words that it knows; it passes over all others.
+    """
+
+    def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
+        self.model = model.eval()
+        self.dictionary, self.config = dictionary, config
+
+    @classmethod
+    def load(cls, path: Union[str, Path]) -> "EntailmentScorer":
+        """The model of a folder that ``etads-nli train`` has made, on the CPU, frozen. No code of the folder is run.
+
+        Raises:
+            InputError: it is no such folder, is damaged or incomplete, or was made by a later version.
+        """
+        folder = Path(path)
+        config, words = _checked_config(folder)
+        try:
+            dictionary = load_checked(Dictionary.load, str(folder / WORDS))
+        except ValueError as error:
+            raise InputError(f"{error}. {ADVICE}") from None
+        if fingerprint(dictionary) != words:
+            raise InputError(f"{folder / WORDS} has other words than those of {CONFIG}. {ADVICE}")
+        with torch.device("meta"):  # without memory and random numbers for first weights
+            model = config.make_model(dictionary)
+        weights = read_weights(folder / WEIGHTS, {}, model.state_dict(), ADVICE)
+        model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
+        return cls(model.requires_grad_(False), dictionary, config)
+
+    def to(self, device: torch.device) -> "EntailmentScorer":
+        """Move the model to a device; returns itself."""
+        self.model.to(device)
+        return self
+
+    def score(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
+        """How likely each premise entails its hypothesis: (N,), float32, on the CPU.
+
+        Args:
+            premises, hypotheses: the words of N texts each, without sentence marks, of the kind of the model's
+                ``config.words``; lower-cased here where the model wants that.
+
+        Raises:
+            ValueError: there are not as many premises as hypotheses.
+        """
+        return self.probabilities(premises, hypotheses)[:, LABELS.index("entailment")]
+
+    @torch.no_grad()
+    def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
+        """How likely each of ``LABELS`` holds: (N, 3), float32, on the CPU; see :meth:`score`."""
+        if len(premises) != len(hypotheses):
+            raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
+        device = self.model.classify.weight.device
+        pairs = [[self._ids(text) for text in pair] for pair in zip(premises, hypotheses)]
+        found = torch.zeros(len(pairs), len(LABELS))
+        order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]) * len(pairs[number][1]))
+        for start in range(0, len(order), AT_ONCE):
+            numbers = order[start : start + AT_ONCE]
+            columns = zip(*(pairs[number] for number in numbers))
+            batch = [collate(texts, self.dictionary).to(device) for texts in columns]
+            found[numbers] = self.model(*batch).float().softmax(dim=1).cpu()
+        return found
+
+    def _ids(self, words: Sequence[str]) -> Tensor:
+        return words_to_ids(words, self.dictionary, self.config.keep_case)
+
+
+def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:
+    """Write a folder's words and config.json; ``about`` says how it was trained, for people."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dictionary.save(str(folder / WORDS))
+    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": asdict(config)}
+    content |= {"dictionary": fingerprint(dictionary), "training": about}
+    (folder / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
+    """Write weights into a folder, in one stroke: what was there before is there until the end."""
+    partial = folder / f"{name}.partial"
+    try:
+        write_weights(partial, weights)
+        partial.replace(folder / name)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_config(folder: Path) -> Dict[str, Any]:
+    """All that config.json says; "training" and "dictionary" are there.
+
+    Raises:
+        InputError: the folder holds no entailment model, or its config.json is damaged or of a later version.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder}: not an entailment model, for it has no {CONFIG}; etads-nli train makes one")
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}). {ADVICE}") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f'{path}: not of an entailment model (no "format": "{FORMAT}"); etads-nli train makes one')
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: of schema {content.get('schema_version')}, and this version of fairseq-etads reads "
+            f"{SCHEMA_VERSION}: update with pip install --upgrade fairseq-etads"
+        )
+    if not isinstance(content.get("training"), dict) or not isinstance(content.get("dictionary"), str):
+        raise InputError(f'{path} is damaged: it lacks "training" or "dictionary". {ADVICE}')
+    return content
+
+
+def _checked_config(folder: Path) -> Any:
+    """The model's :class:`NliConfig`, and the fingerprint of its words; raises InputError."""
+    content = read_config(folder)
+    given: Any = content.get("model")
+    kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]
+    right = isinstance(given, dict) and given.keys() == dict(kinds).keys()
+    right = right and all(type(given[name]) is kind for name, kind in kinds)
+    right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
+    if not (right and given["words"] in WORD_KINDS):
+        raise InputError(f'{folder / CONFIG} is damaged: "model" is not what etads-nli writes. {ADVICE}')
+    return NliConfig(**given), content.get("dictionary")

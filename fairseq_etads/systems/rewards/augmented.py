@@ -1,0 +1,236 @@
+"""The criterion ``summarization_raml``: reward-augmented maximum likelihood, learning from edited references."""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import register_criterion
+from fairseq.dataclass import ChoiceEnum
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ...evaluation.rewards import rouge_n
+from ...text.words import SENTENCE_MARK
+from ...training.nll import SummarizationNLL
+from ...training.nll_options import SummarizationNLLConfig, options_of
+from ...vocabulary.dictionary import known_words
+from .trained import TokenJudge
+
+REWARDS = ("none", "rouge2", "entail")
+
+
+@dataclass
+class SummarizationRAMLConfig(SummarizationNLLConfig):
+    """Options of ``--criterion summarization_raml``."""
+
+    raml_reward: ChoiceEnum(list(REWARDS)) = field(  # type: ignore[valid-type]
+        default="rouge2",
+        metadata={
+            "help": "what an edited reference is worth. rouge2: its ROUGE-2 F1; entail: how likely the document "
+            "entails it (Li et al. 2018; see --raml-entailment-model); none: less with each edit, so that all samples "
+            "count the same (Norouzi et al. 2016)"
+        },
+    )
+    raml_temperature: float = field(
+        default=0.85, metadata={"help": "temperature (tau): how far from the reference is learnt; near 0: not at all"}
+    )
+    raml_samples: int = field(default=5, metadata={"help": "references drawn for each pair, edited or not"})
+    raml_entailment_model: Optional[str] = field(
+        default=None, metadata={"help": "with --raml-reward entail, the model that etads-nli train has made"}
+    )
+
+
+@functools.lru_cache(maxsize=None)  # summaries have few lengths
+def edit_distances(length: int, words: int, temperature: float) -> Tensor:
+    """q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
+
+    There are C(L, e) (V-1)^e texts at the distance e, and each weighs exp(-e (1 + log(V-1)) / τ).
+
+    Args:
+        length: L, the words of a reference. words: V, of which an edit draws another one. temperature: τ.
+    """
+    e = torch.arange(length + 1, dtype=torch.float64)
+    log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
+    log_words = math.log(words - 1)
+    return (log_ways + e * log_words - e * (1 + log_words) / temperature).softmax(dim=0)
+
+
+def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
+    """w = exp(r/τ) / exp(-e/τ) of the samples of each pair (B, K), divided by the pair's sum."""
+    return ((rewards + distances) / temperature).softmax(dim=1)
+
+
+class Edits(NamedTuple):
+    """References with some words replaced by others; K samples of each of B summaries.
+
+    Attributes:
+        distances: how many words were replaced (B, K). changed: which (B, K, T), bool.
+        target: the edited references (B, K, T), ids of the dictionary, padded like the references.
+    """
+
+    distances: Tensor
+    changed: Tensor
+    target: Tensor
+
+
+@register_criterion("summarization_raml", dataclass=SummarizationRAMLConfig)
+class SummarizationRAML(SummarizationNLL):
+    """Likelihood of references of which some words are replaced at random, weighed by what they are worth.
+
+    Of each pair K references are drawn: a number e of edits from q(e) (:func:`edit_distances`), then e positions,
+    each of which gets another of the known words. With r(y) the reward of a sample, y* the reference and P that the
+    document x entails a text::
+
+        r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
+        w(y) = exp(r/τ) / exp(-e/τ), divided by the pair's sum;   L = -Σ w(y) log p(y | x)
+
+    (Li, Zhu, Zhang and Zong 2018; with ``none`` Norouzi et al. 2016.) Sentence marks and the end symbol are neither
+    replaced nor drawn. References that were drawn without an edit are one row of the batch. What is random comes from
+    torch's generator, which fairseq seeds anew at every update. Validation computes the references' likelihood.
+
+    Raises:
+        ValueError: an option has an impossible value, or there is no model of entailment.
+        InputError: the model of entailment cannot be read.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        raml_reward: str,
+        raml_temperature: float,
+        raml_samples: int,
+        raml_entailment_model: Optional[str],
+        **options: Any,
+    ):
+        super().__init__(task, **options)
+        if not 0 < raml_temperature < math.inf:
+            raise ValueError(f"--raml-temperature {raml_temperature}: choose a number above 0")
+        if raml_samples < 1:
+            raise ValueError(f"--raml-samples {raml_samples}: choose 1 or more")
+        self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
+        if raml_entailment_model and self.reward != "entail":
+            raise ValueError(
+                f"--raml-entailment-model {raml_entailment_model} has no effect without --raml-reward entail"
+            )
+        self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
+        known = known_words(self.dictionary)
+        kept = {*self.no_words, *range(self.dictionary.nspecial)}
+        self.words = torch.tensor([number for number in range(known) if number not in kept])
+        """V ids, of which an edit draws one."""
+        if len(self.words) < 2:
+            raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
+        self._place = torch.full((known,), -1)
+        self._place[self.words] = torch.arange(len(self.words))
+        self._judge: Optional[TokenJudge] = None
+        if self.reward == "entail" and not task.is_loading:
+            if not raml_entailment_model:
+                raise ValueError("--raml-reward entail needs --raml-entailment-model, which etads-nli train makes")
+            self._judge = TokenJudge(raml_entailment_model, task, "--raml-entailment-model")
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
+        """Make the criterion of its options."""
+        return cls(task, **options_of(cfg, SummarizationRAMLConfig))
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """As that of ``summarization_nll``, in training of edited references."""
+        if not model.training:
+            return super().forward(model, sample, reduce)
+        edits = self.draw(sample["target"].cpu())
+        rewards = self.rewards(sample, edits)
+        weights = sample_weights(rewards, edits.distances, self.temperature)
+        total, size, logs = super().forward(model, augmented(sample, edits, weights), reduce)
+        logs.update(raml_reward=float(rewards.sum()), raml_edits=int(edits.distances.sum()), raml_drawn=rewards.numel())
+        return total, size, logs
+
+    def draw(self, target: Tensor) -> Edits:
+        """Draw K edited references of each of the summaries (B, T), ids of the dictionary on the CPU."""
+        is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
+        lengths = is_word.sum(dim=1)
+        shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
+        for row, length in zip(shares, lengths.tolist()):
+            row[: length + 1] = edit_distances(length, len(self.words), self.temperature)
+        distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
+        # the e positions with the smallest random numbers
+        order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
+        changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
+        known = target < len(self._place)
+        place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)  # (B, T), -1: none of the V words
+        # any other of the V words, which for a word that is none of them is any
+        count = len(self.words)
+        other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
+        other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
+        return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
+
+    def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
+        """r of each sample (B, K), float32."""
+        distances = edits.distances
+        if self.reward == "none":
+            return -distances.float()
+        found = torch.ones(distances.shape)
+        chosen = (distances > 0).nonzero()  # (n, 2): pair and sample
+        if len(chosen):
+            edited = self._texts(edits.target[tuple(chosen.T)], self.dictionary)
+            found[tuple(chosen.T)] = self._worth(sample, chosen[:, 0].tolist(), edited)
+        return found
+
+    def _worth(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
+        """The reward of edited references, each of one of the ``pairs`` of the batch: float32 (n,)."""
+        rows = sorted(set(pairs))
+        references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
+        if self.reward == "rouge2":
+            scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
+            return torch.tensor(scores)
+        assert self._judge is not None, "a criterion that was made for a trained model trains no further"
+        documents = dict(zip(rows, self._texts(sample["net_input"]["src_tokens"][rows], self.documents)))
+        self._judge.to(sample["target"].device)
+        of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
+        found = self._judge([documents[pair] for pair in pairs], edited)
+        return torch.tensor([min(score, of_references[pair]) for score, pair in zip(found, pairs)])
+
+    @staticmethod
+    def _texts(rows: Tensor, dictionary: Any) -> List[List[str]]:
+        """The words of texts (N, T), ids of the dictionary, without padding, end symbols and sentence marks."""
+        skipped = {dictionary.pad(), dictionary.eos(), dictionary.index(SENTENCE_MARK)} - {dictionary.unk()}
+        return [[dictionary[number] for number in row if number not in skipped] for row in rows.tolist()]
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """As that of ``summarization_nll``, with the mean reward of the samples and how many words they change."""
+        super().reduce_metrics(logging_outputs)
+        drawn = sum(output.get("raml_drawn", 0) for output in logging_outputs)
+        for name in ("raml_reward", "raml_edits"):
+            if drawn:
+                total = sum(float(output.get(name, 0)) for output in logging_outputs)
+                metrics.log_scalar(name, total / drawn, drawn, round=4)
+
+
+def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
+    """A batch of edited references: a row for each reference that was drawn as it is, and one for each edited one.
+
+    Args:
+        sample: a batch of B pairs. weights: of the samples (B, K).
+
+    Returns:
+        the same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay.
+    """
+    unchanged = edits.distances == 0
+    of_reference = (weights * unchanged).sum(dim=1)  # (B,)
+    plain, chosen = of_reference.nonzero()[:, 0], (~unchanged).nonzero()
+    pairs, edited = torch.cat([plain, chosen[:, 0]]), tuple(chosen.T)
+    device = sample["target"].device
+    rows, count = pairs.to(device), len(sample["target"])
+    batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
+    target, changed = edits.target[edited].to(device), edits.changed[edited].to(device)
+    batch["target"][len(plain) :] = target
+    # the word before position t + 1 is that of position t, on whichever side the padding is
+    previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
+    previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
+    return {
+        **batch,
+        "weights": torch.cat([of_reference[plain], weights[edited]]).to(device),
+        "nsentences": count,
+    }

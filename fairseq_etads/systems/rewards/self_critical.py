@@ -1,0 +1,314 @@
+"""The criterion ``summarization_rl``: learning from what sampled summaries are worth (self-critical training)."""
+
+import logging
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import search as fairseq_search
+from fairseq.criterions import register_criterion
+from fairseq.data import data_utils
+from fairseq.dataclass import ChoiceEnum
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ...evaluation.rewards import Text, split_sentences
+from ...generation import SummaryGenerator, evaluating
+from ...layers.capabilities import decoder_capabilities, unwrapped
+from ...search.encoded import EncodedBatch
+from ...search.inference import InferenceModel
+from ...search.strategies import SamplingWithGreedy
+from ...text.words import SENTENCE_MARK
+from ...training.nll import SummarizationNLL
+from ...training.nll_options import SummarizationNLLConfig, options_of
+from ...vocabulary.embedding import training_output_layer
+from .trained import IDF, Rewards
+
+logger = logging.getLogger(__name__)
+
+BASELINES = ("greedy", "others", "none")
+
+
+@dataclass
+class SummarizationRLConfig(SummarizationNLLConfig):
+    """Options of ``--criterion summarization_rl``."""
+
+    rewards: str = field(
+        default="rougeL",
+        metadata={
+            "help": "what a summary is worth: rouge1, rouge2, rougeL (F1 on the tokens of the data), rougesal, entail, "
+            "or module:Class; several, separated by commas, take turns, one for each update"
+        },
+    )
+    rougesal_saliency: str = field(
+        default=IDF,
+        metadata={
+            "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
+            "checkpoint of a tagger (--arch word_tagger), for the probability of each word in its sentence"
+        },
+    )
+    entail_model: Optional[str] = field(
+        default=None, metadata={"help": "the model of the reward entail: a folder that etads-nli train has made"}
+    )
+    entail_length_cap: str = field(
+        default="1",
+        metadata={
+            "help": "the reward entail grows with the summary's length, up to that of the reference times this number "
+            "(none: without end)"
+        },
+    )
+    rl_weight: float = field(
+        default=0.998,
+        metadata={"help": "weight (gamma) of the reward; the likelihood of the references has the rest, 1 - gamma"},
+    )
+    rl_max_len: int = field(default=100, metadata={"help": "most tokens of a sampled summary"})
+    rl_samples: int = field(default=1, metadata={"help": "summaries sampled for each document"})
+    rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
+        default="greedy",
+        metadata={
+            "help": "what the reward of a sample is compared with: that of the greedy summary, the mean of the "
+            "document's other samples (others, with --rl-samples 2 or more), or 0 (none)"
+        },
+    )
+
+
+class Samples:
+    """Sampled summaries of a batch as a model's decoder reads them.
+
+    Args:
+        summaries: ids of the dictionary, with the end symbol, of each document. longest: most tokens that could be
+            drawn. A summary that long has its end symbol from the limit and not from the model.
+        dictionary: of the summaries.
+
+    Attributes:
+        target: (B, T), right-padded. A summary that was cut has no end symbol in it, and fewer words to score.
+        previous: (B, T), the same after the end symbol with which summaries begin.
+        words: (B,), scored tokens of each summary. unfinished: how many were cut.
+    """
+
+    def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
+        pad, eos = dictionary.pad(), dictionary.eos()
+        cut = torch.tensor([len(summary) > longest for summary in summaries])
+        values = [summary.cpu() for summary in summaries]
+        self.target = data_utils.collate_tokens(values, pad, eos)
+        self.previous = data_utils.collate_tokens(values, pad, eos, move_eos_to_beginning=True)
+        self.words = self.target.ne(pad).sum(dim=1) - cut.long()
+        columns = torch.arange(self.target.shape[1])
+        self.target = self.target.masked_fill(columns[None] >= self.words[:, None], pad)
+        self.unfinished = int(cut.sum())
+
+
+@register_criterion("summarization_rl", dataclass=SummarizationRLConfig)
+class SummarizationRL(SummarizationNLL):
+    """Self-critical policy gradient, mixed with likelihood (Rennie et al. 2017; Paulus et al. 2018, section 3.2).
+
+    In training, a summary y^s is drawn from the model and a summary y^g is written greedily, both without dropout:
+
+        L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
+        L = gamma L_RL + (1 - gamma) L_NLL
+
+    A sample that is better than the greedy summary becomes likelier. With several samples of a document L_RL is their
+    mean, and in the place of r(y^g) can stand the mean reward of the document's other samples (Kool et al. 2019). L_NLL
+    is the loss of ``summarization_nll --length-normalised``; n is the mean length of the batch's references, so that
+    gamma means the same for any length. It must not be the sample's own length: samples are worse than greedy summaries
+    on average, and in a mean over their words the longest would suffer least, so that summaries grow without end. log p
+    comes from one pass over the finished sample. The end symbol is drawn, counted and rewarded like a word.
+
+    Raises:
+        ValueError: an option has an impossible value, or the model cannot be sampled from.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        rewards: str,
+        rougesal_saliency: str,
+        entail_model: Optional[str],
+        entail_length_cap: str,
+        rl_weight: float,
+        rl_max_len: int,
+        rl_samples: int,
+        rl_baseline: str,
+        **options: Any,
+    ):
+        super().__init__(task, **{**options, "length_normalised": True})
+        if not 0 <= rl_weight <= 1:
+            raise ValueError(f"--rl-weight {rl_weight}: choose a number from 0 to 1")
+        if rl_max_len < 1:
+            raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
+        if rl_samples < 1:
+            raise ValueError(f"--rl-samples {rl_samples}: choose 1 or more")
+        if str(rl_baseline) == "others" and rl_samples < 2:
+            raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
+        self.rewards = Rewards(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
+        self.rl_weight, self.longest = rl_weight, rl_max_len
+        self.samples, self.baseline = rl_samples, str(rl_baseline)
+        self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
+        # in a tuple: as an attribute, the model would be a part of the criterion, and stored with it in checkpoints
+        self._drawing: Tuple[Any, ...] = ()  # the model, its copy for inference, and the generator
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
+        """Make the criterion of its options."""
+        return cls(task, **options_of(cfg, SummarizationRLConfig))
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**vars(self), "_drawing": ()}
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """As that of ``summarization_nll``; validation losses are those of the likelihood alone."""
+        total, size, logs = super().forward(model, sample, reduce)
+        if not model.training or self.rl_weight == 0:
+            return total, size, logs
+        number = self._updates % len(self.rewards)  # of updates, so that accumulated batches have the same
+        encoder_out = self.encode(model, sample)
+        sampled, greedy = self.draw(model, sample, encoder_out)
+        gains, figures = self.gains(sample, sampled, greedy, number)
+        gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]  # by the references' mean length
+        drawn = Samples(sampled, self.longest, self.dictionary)
+        taught = gains.nonzero().flatten()  # a sample that is worth as much as its baseline teaches nothing
+        policy = total.new_zeros(())
+        if len(taught):
+            some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
+            with evaluating([model]):  # without dropout
+                policy = self.policy_loss(model, encoder_out, some, gains[taught], taught // self.samples)
+        total = self.rl_weight * policy + (1 - self.rl_weight) * total
+        logs.update(
+            loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()) / self.samples,
+            unfinished=drawn.unfinished / self.samples, **figures,
+        )  # fmt: skip
+        return total, size, logs
+
+    @staticmethod
+    def encode(model: Any, sample: Dict[str, Any]) -> Any:
+        """The encoder's output for a batch, without dropout and with its graph: of what is drawn, and of its loss."""
+        with evaluating([model]):
+            return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
+
+    def draw(
+        self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
+    ) -> Tuple[List[Tensor], List[Tensor]]:
+        """Sampled summaries and a greedy one of each document: ids (T,) of the dictionary, with the end symbol.
+
+        A document's samples stand together. Greedy summaries are there only as a baseline.
+
+        Args:
+            encoder_out: of :meth:`encode`; without it, and on a GPU, the documents are encoded anew.
+        """
+        model = unwrapped(model)
+        if not self._drawing or self._drawing[0] is not model:
+            inference = InferenceModel(model)
+            self._drawing = (model, inference, self._make_generator(model, inference))
+        _, inference, generator = self._drawing
+        encoded = None
+        if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":  # where it is kept
+            encoded = EncodedBatch()
+            encoded.of(0).keep_encoder_out(inference.current(), encoder_out)
+        sampled: List[Tensor] = []
+        greedy: List[Tensor] = []
+        for hypotheses in generator.generate(None, sample, encoded=encoded):
+            summaries = [hypothesis["tokens"] for hypothesis in hypotheses]
+            if self.baseline == "greedy":
+                greedy.append(summaries.pop(0))
+            sampled.extend(summaries)
+        return sampled, greedy
+
+    def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
+        if not decoder_capabilities(model).shares_documents:
+            raise ValueError("--criterion summarization_rl: for the models of this project only")
+        beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # every beam draws for itself
+        if self.baseline == "greedy":
+            beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)
+        return SummaryGenerator(
+            [model], self.dictionary, beam, max_len_b=self.longest, min_len=0, normalize_scores=False,
+            search_strategy=strategy, inference_models=[inference], keep_attention=False,
+        )  # fmt: skip
+
+    def gains(
+        self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
+    ) -> Tuple[Tensor, Dict[str, float]]:
+        """What each sample is worth beyond the baseline, by reward ``number``: float32 (B * samples,); and what to log.
+
+        Raises:
+            ValueError: the reward returns something other than a finite number for each summary.
+        """
+        name, device = self.rewards.names[number], sample["target"].device
+        references = self._texts(sample["target"], self.dictionary)
+        documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
+
+        def worth(summaries: List[Tensor], each: int) -> Tensor:
+            """Rewards (B, each) of ``each`` summaries of every document."""
+            wanted, read = ([text for text in texts for _ in range(each)] for texts in (references, documents))
+            values = torch.as_tensor(
+                self.rewards(number, self._texts(summaries, self.dictionary), wanted, read, device)
+            )
+            if values.shape != (len(summaries),) or not bool(values.isfinite().all()):
+                raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
+            return values.float().view(-1, each)
+
+        rewards = worth(sampled, self.samples)
+        baseline = torch.zeros(1)
+        figures = {f"reward_{name}": float(rewards.mean(1).sum()), f"reward_{name}_count": len(references)}
+        if self.baseline == "greedy":
+            baseline = worth(greedy, 1)
+            figures[f"greedy_{name}"] = float(baseline.sum())
+        elif self.baseline == "others":
+            baseline = (rewards.sum(1, keepdim=True) - rewards) / (self.samples - 1)
+        return (rewards - baseline).flatten(), figures
+
+    @staticmethod
+    def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
+        """The sentences of summaries or documents (ids of the dictionary, padded or not)."""
+        skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
+        texts: List[Text] = []
+        for row in rows:
+            words = [dictionary[index] for index in row.tolist() if index not in skipped]
+            texts.append(split_sentences(words, SENTENCE_MARK))
+        return texts
+
+    def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
+        """The sum over samples of -gain times the log-probability.
+
+        Args:
+            encoder_out: of :meth:`encode`. gains: (N,), constants. of: (N,) int64, the document of each sample.
+        """
+        model = unwrapped(model)
+        device = next(model.parameters()).device
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, of.to(device))
+        target = drawn.target.to(device)
+        log_p = self._log_p_drawn(model, encoder_out, drawn.previous.to(device), target)
+        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * gains.to(device)).sum()
+
+    def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
+        """Log-probabilities of sampled tokens (N, T), ids of the dictionary, by the distribution they were drawn from.
+
+        It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
+        own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
+        """
+        with training_output_layer():
+            output = model.decoder(previous, encoder_out=encoder_out)
+        scores = model.get_normalized_probs(output[:2], log_probs=True)  # (N, T, extended ids)
+        never = [self.padding_idx, self.unk] if output[1].get("pointer") is not None else [self.padding_idx]
+        scores = scores.index_fill(2, torch.tensor(never, device=scores.device), -math.inf)
+        words = model.get_targets({"target": target}, output)
+        return scores.gather(2, words[:, :, None])[:, :, 0] - scores.logsumexp(dim=2)
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """As that of ``summarization_nll``, with rewards and lengths of the summaries drawn, as means over them."""
+        super().reduce_metrics(logging_outputs)
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        drawn = sum(float(output["nsentences"]) for output in logging_outputs if "sampled_words" in output)
+        if not drawn:
+            return
+        metrics.log_scalar("policy_loss", total("policy_loss") / drawn / math.log(2), drawn, round=3)
+        metrics.log_scalar("sampled_words", total("sampled_words") / drawn, drawn, round=1)
+        metrics.log_scalar("unfinished", total("unfinished") / drawn, drawn, round=3)
+        names = {key for output in logging_outputs for key in output if key.startswith(("reward_", "greedy_"))}
+        for name in sorted(name for name in names if not name.endswith("_count")):
+            count = total(f"reward_{name.partition('_')[2]}_count")
+            metrics.log_scalar(name, total(name) / count, count, round=4)

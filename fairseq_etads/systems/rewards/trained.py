@@ -1,0 +1,201 @@
+"""The rewards ``rougesal`` and ``entail``, which need training data or trained models (Pasunuru and Bansal 2018).
+
+:mod:`fairseq_etads.evaluation.rewards` has their formulas; here is where their numbers come from.
+"""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+
+from ...data.labels.labels import inverse_frequencies
+from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
+from ...models.selector import WordTagger
+from ...text.subwords import join_words
+from ...vocabulary.kinds import detect_subwords, detect_words
+from ..entailment.model import EntailmentScorer
+
+logger = logging.getLogger(__name__)
+
+IDF = "idf"
+"""The value of ``--rougesal-saliency`` that is no checkpoint."""
+
+
+class Frequencies:
+    """Saliency of words by how few training documents have them: their idf, divided by that of a word in none.
+
+    The documents are read when the first weight is wanted, as far as the model reads them.
+
+    Args:
+        task: of the training, with its data.
+    """
+
+    def __init__(self, task: Any):
+        self._task = task
+        self._weights: Dict[str, float] = {}
+
+    def __call__(self, sentences: Text) -> Weights:
+        """A number above 0 and up to 1 for each word of the sentences."""
+        if not self._weights:
+            self._weights = self._count()
+        return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
+
+    def _count(self) -> Dict[str, float]:
+        documents, words = self._task.dataset(self._task.cfg.train_subset).src, self._task.source_dictionary
+        logger.info(f"--rougesal-saliency {IDF}: reading {len(documents):,} training documents")
+        texts = ([words[i] for i in set(documents[number].tolist())] for number in range(len(documents)))
+        idf, unseen = inverse_frequencies(texts)
+        return {word: value / unseen for word, value in idf.items()}
+
+
+class Tagger:
+    """Saliency of words by a trained tagger: the probability of each in its own sentence.
+
+    Args:
+        path: a checkpoint of ``--arch word_tagger``. task: of the training, whose dictionary the tagger must have.
+
+    Raises:
+        ValueError: it is no such checkpoint, or was trained with another dictionary.
+    """
+
+    def __init__(self, path: str, task: Any):
+        option = f"--rougesal-saliency {path}"
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"{option}: no such file; choose {IDF}, or a checkpoint of --arch word_tagger")
+        overrides = {"init_from": None, "data": task.cfg.data}
+        models, _, _ = checkpoint_utils.load_model_ensemble_and_task([path], overrides)
+        if not isinstance(models[0], WordTagger):
+            raise ValueError(f"{option}: its model is no word tagger (--arch word_tagger)")
+        self._model = models[0].eval().requires_grad_(False)
+        self._dictionary = task.source_dictionary
+
+    @torch.no_grad()
+    def __call__(self, sentences: Text) -> Weights:
+        """A probability for each word of the sentences."""
+        if not sentences:
+            return []
+        device = self._model.logit.weight.device
+        ids = [torch.tensor([self._dictionary.index(word) for word in sentence]) for sentence in sentences]
+        tokens = data_utils.collate_tokens(ids, self._dictionary.pad()).to(device)  # (N, T)
+        logits, real = self._model(tokens)
+        rows: List[List[float]] = torch.sigmoid(logits.float()).masked_fill(~real, 0).tolist()
+        return [row[: len(sentence)] for row, sentence in zip(rows, sentences)]
+
+    def to(self, device: torch.device) -> None:
+        """Move the tagger to a device."""
+        self._model.to(device)
+
+
+class TokenJudge:
+    """An entailment model for texts of the data's tokens, which are joined to words first.
+
+    Args:
+        path: a folder of ``etads-nli train``. task: of the training. option: that named the folder, for messages.
+
+    Raises:
+        ValueError: the data have no words that could be judged.
+        InputError: the folder cannot be read.
+    """
+
+    def __init__(self, path: str, task: Any, option: str):
+        self._scorer = EntailmentScorer.load(path)
+        dictionary, config = task.target_dictionary, self._scorer.config
+        self._subwords = detect_subwords(dictionary)
+        if self._subwords == "gpt2":
+            raise ValueError(f"{option} {path}: the data have GPT-2's pieces, and an entailment model judges words")
+        kind = detect_words(dictionary, self._subwords)
+        self._tokenizer = config.tokenizer() if kind == "raw" else None
+        if kind not in (config.words, "raw"):
+            logger.warning(
+                f"{option} {path}: its words are of the kind {config.words}, and those of the data seem to be of the "
+                f"kind {kind}; etads-nli train --words {kind} makes one for them"
+            )
+
+    def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
+        """How likely each premise entails its hypothesis; texts are lists of tokens without sentence marks."""
+        words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
+        found: List[float] = self._scorer.score(*words).tolist()
+        return found
+
+    def _words(self, tokens: Sequence[str]) -> List[str]:
+        words = join_words(tokens, self._subwords)[0]
+        return words if self._tokenizer is None else self._tokenizer.encode(" ".join(words)).split()
+
+    def to(self, device: torch.device) -> None:
+        """Move the model to a device."""
+        self._scorer.to(device)
+
+
+class Rewards:
+    """The rewards of ``--rewards`` in their order, and the models that they own.
+
+    Args:
+        names: of the option, separated by commas.
+        saliency: ``--rougesal-saliency``, "idf" or the checkpoint of a tagger.
+        entail_model: ``--entail-model``, a folder of ``etads-nli train``.
+        length_cap: ``--entail-length-cap``, a number or "none".
+        task: of the training.
+
+    Raises:
+        ValueError: a reward does not exist, an option that it needs is missing or has an impossible value, or an option
+            is given that none of them reads.
+    """
+
+    def __init__(self, names: str, saliency: str, entail_model: Optional[str], length_cap: str, task: Any):
+        self.names = [name.strip() for name in names.split(",")]
+        self._models: List[Any] = []
+        self._task, self._saliency, self._entail_model = task, saliency, entail_model
+        self._length_cap = _length_cap(length_cap)
+        for name, option, is_given in (
+            ("rougesal", f"--rougesal-saliency {saliency}", saliency != IDF),
+            ("entail", f"--entail-model {entail_model}", entail_model is not None),
+            ("entail", f"--entail-length-cap {length_cap}", self._length_cap != 1),
+        ):
+            if is_given and name not in self.names:
+                raise ValueError(f"{option} has no effect without --rewards {name}")
+        makers = {"rougesal": self._rouge_sal, "entail": self._entail}
+        self._rewards: List[Reward] = []
+        if not task.is_loading:  # fairseq-validate asks for no rewards, and their models may be out of its reach
+            self._rewards = [reward_by_name(name, makers) for name in self.names]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __call__(
+        self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
+    ) -> Sequence[float]:
+        """What reward ``number`` says of summaries; models that it needs run on ``device``."""
+        for model in self._models:
+            model.to(device)
+        return self._rewards[number](summaries, references, documents)
+
+    def _rouge_sal(self) -> Reward:
+        if self._saliency == IDF:
+            return RougeSal(Frequencies(self._task))
+        tagger = Tagger(self._saliency, self._task)
+        self._models.append(tagger)
+        return RougeSal(tagger)
+
+    def _entail(self) -> Reward:
+        if self._entail_model is None:
+            raise ValueError("--rewards entail: --entail-model is missing; etads-nli train makes one")
+        judge = TokenJudge(self._entail_model, self._task, "--entail-model")
+        self._models.append(judge)
+        return Entailment(judge, self._length_cap)
+
+
+def _length_cap(value: str) -> Optional[float]:
+    """The value of ``--entail-length-cap``: a number, or None for "none"; raises ValueError for anything else."""
+    if value == "none":
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"--entail-length-cap {value}: choose a number above 0, or none")
+    return number

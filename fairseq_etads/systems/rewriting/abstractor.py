@@ -1,0 +1,95 @@
+"""A trained summariser of single sentences that rewrites those which an extractor takes, and does not change."""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+from torch import Tensor
+
+from ...generation import SummaryGenerator
+from ...layers.capabilities import decoder_capabilities
+from ...platform.errors import InputError
+from ...search.strategies import DiverseSiblings
+from ...text.words import SENTENCE_MARK
+from ...vocabulary.dictionary import known_words
+
+TOKENS = 8000
+"""Most tokens of sentences that are rewritten at a time, with padding."""
+
+
+class Abstractor:
+    """Rewrites sentences with the model of a checkpoint, whose weights get no gradient.
+
+    Args:
+        checkpoint: of fairseq-train; of any architecture of this project that writes summaries. data: the binarised
+            data directory, whose dictionary must be the one it was trained with. option: that named the checkpoint.
+        device: where it computes. beam: of the search; 1 is greedy. diversity: what the i-th best continuation of a
+            hypothesis loses, times i (from 0). longest: most tokens of a rewritten sentence.
+
+    Raises:
+        InputError: the checkpoint is of no such model, or it was trained with another dictionary.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        data: str,
+        option: str,
+        device: torch.device,
+        beam: int = 1,
+        diversity: float = 0.0,
+        longest: int = 30,
+    ):
+        overrides = {"data": data, "init_from": None, "extractor": None}
+        try:
+            models, _, task = checkpoint_utils.load_model_ensemble_and_task([checkpoint], overrides)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{option} {checkpoint}: {error}") from None
+        model: Any = models[0]
+        if not decoder_capabilities(model).shares_documents:
+            raise InputError(f"{option} {checkpoint}: it is no model of this project that writes summaries")
+        task.refuse_plain_words()
+        self.dictionary, self.limit = task.source_dictionary, task.truncate_source
+        self.model = model.to(device).eval()
+        self.device = device
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+        words = task.target_dictionary
+        has_mark = words.unk() < words.index(SENTENCE_MARK) < known_words(words)
+        strategy = DiverseSiblings(words, diversity) if diversity and beam > 1 else None
+        self.generator = SummaryGenerator(
+            [self.model], words, beam_size=beam, nbest=beam, max_len_b=longest, search_strategy=strategy,
+            no_repeat_ngram_size=3 if beam > 1 else 0, tokens_to_suppress=(SENTENCE_MARK,) if has_mark else (),
+            keep_attention=False,
+        )  # fmt: skip
+
+    def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
+        """The hypotheses of each sentence (ids (n,) of the dictionary, without the end symbol), best first.
+
+        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for what they hold. Sentences are read up to the
+        length with which the model was trained; the same one is rewritten once.
+        """
+        texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]
+        found: Dict[Tuple[int, ...], List[Dict[str, Tensor]]] = {}
+        batch: List[Tuple[int, ...]] = []
+        for text in [*sorted(set(texts), key=lambda text: (len(text), text)), None]:
+            if batch and (text is None or (len(batch) + 1) * (len(text) + 1) > TOKENS):
+                found.update(zip(batch, self._rewrite_batch(batch)))
+                batch = []
+            if text is not None:
+                batch.append(text)
+        return [found[text] for text in texts]
+
+    def words(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
+        """The ids of a hypothesis without the end symbol."""
+        end = self.dictionary.eos()
+        return tuple(token for token in hypothesis["tokens"].tolist() if token != end)
+
+    def _rewrite_batch(self, texts: Sequence[Tuple[int, ...]]) -> List[List[Dict[str, Tensor]]]:
+        pad, end = self.dictionary.pad(), self.dictionary.eos()
+        rows = [torch.tensor([*text, end]) for text in texts]
+        tokens = data_utils.collate_tokens(rows, pad, end).to(self.device)
+        lengths = torch.tensor([len(row) for row in rows], device=self.device)
+        net_input: Dict[str, Optional[Tensor]] = {"src_tokens": tokens, "src_lengths": lengths}
+        return self.generator.generate(None, {"net_input": net_input})

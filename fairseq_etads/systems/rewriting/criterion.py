@@ -1,0 +1,159 @@
+"""The criterion ``extractor_rl``: an extractor learns from what its sentences are worth when they are rewritten."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ...evaluation.rewards import split_sentences
+from ...layers.capabilities import unwrapped
+from ...text.words import SENTENCE_MARK
+from .abstractor import Abstractor
+from .pointer_network import taken_before
+from .returns import DISCOUNT, discounted, standardised, step_rewards
+
+
+@dataclass
+class ExtractorRLConfig(FairseqDataclass):
+    """Options of ``--criterion extractor_rl``."""
+
+    abstractor: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "checkpoint of the model that rewrites sentences, such as sentence_rewriter; it is not trained"
+        },
+    )
+    rl_discount: float = field(
+        default=DISCOUNT, metadata={"help": "how much of what follows counts for a step, for each step between"}
+    )
+    rl_max_len: int = field(default=30, metadata={"help": "most tokens of a rewritten sentence"})
+
+
+@register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
+class ExtractorRL(FairseqCriterion):
+    """Advantage actor-critic for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, section 3.1).
+
+    In training, sentences are drawn one by one until the stop, none twice. The abstractor rewrites each greedily, and
+    :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the summary. With R_t the
+    discounted returns, of mean 0 and deviation 1 over the batch's N steps, and b_t the critic's guess::
+
+        L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
+
+    R_t - b_t is a constant in the first term. The critic's error changes the encoder, too, but not the pointer network.
+    In validation, sentences are taken greedily, and the loss is 1 - ROUGE-1 F1 of the whole summary.
+
+    Raises:
+        ValueError: an option has an impossible value, or is missing; or see :class:`Abstractor`.
+    """
+
+    def __init__(self, task: Any, abstractor: Optional[str], rl_discount: float, rl_max_len: int):
+        super().__init__(task)
+        if not abstractor:
+            raise ValueError("--abstractor is missing: --criterion extractor_rl needs the checkpoint of an abstractor")
+        if not 0 <= rl_discount <= 1:
+            raise ValueError(f"--rl-discount {rl_discount}: choose a number from 0 to 1")
+        if rl_max_len < 1:
+            raise ValueError(f"--rl-max-len {rl_max_len}: choose 1 or more tokens")
+        self.discount = rl_discount
+        self.dictionary = task.target_dictionary
+        self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
+        # in a tuple, so that its weights are not those of the criterion, which fairseq would train and store
+        self._abstractor: Tuple[Abstractor, ...] = ()
+        self._rewriter(torch.device("cpu"))  # a wrong path should be heard of now
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled: all but the abstractor, which is loaded again when it is needed."""
+        return {**vars(self), "_abstractor": ()}
+
+    def _rewriter(self, device: torch.device) -> Abstractor:
+        """The abstractor on a device."""
+        if not self._abstractor or self._abstractor[0].device != device:
+            self._abstractor = (Abstractor(option="--abstractor", device=device, **self._load),)
+        return self._abstractor[0]
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss of a batch, the number of steps or documents to divide it by, and what to log."""
+        extractor = unwrapped(model)
+        tokens = sample["net_input"]["src_tokens"]
+        chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
+        rewards = self.rewards(extractor, tokens, chosen, sample["target"])
+        quality = sum(episode[-1] for episode in rewards)
+        logs: Dict[str, Any] = {
+            "ntokens": sample["ntokens"],
+            "nsentences": len(rewards),
+            "rouge1": quality,
+            "extracted": sum(len(episode) - 1 for episode in rewards),
+        }
+        if not model.training:
+            loss = torch.tensor(len(rewards) - quality)
+            return loss, len(rewards), {**logs, "loss": loss, "sample_size": len(rewards)}
+        policy, critic = self.losses(model, sample, chosen, rewards)
+        steps = sum(map(len, rewards))
+        logs.update(policy_loss=policy.detach(), critic_loss=critic.detach(), steps=steps)
+        return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
+
+    def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
+        """The reward of each step, those of sentences and that of the stop, of each document.
+
+        Args:
+            tokens: documents (B, S). chosen: (B, T), of :meth:`PointerExtractor.extract`. summaries: (B, T'), ids.
+        """
+        abstractor = self._rewriter(tokens.device)
+        taken = extractor.taken_sentences(tokens, chosen)
+        found = abstractor.rewrite([sentence for sentences in taken for sentence in sentences])
+        rewritten = iter([self._spelled(abstractor.words(hypotheses[0])) for hypotheses in found])
+        rewards = []
+        for sentences, summary in zip(taken, summaries.tolist()):
+            reference = split_sentences(self._spelled(summary), SENTENCE_MARK)
+            rewards.append(step_rewards([next(rewritten) for _ in sentences], reference))
+        return rewards
+
+    def _spelled(self, tokens: Any) -> List[str]:
+        """The words of ids without padding and end symbol."""
+        skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
+        return [self.dictionary[token] for token in tokens if token not in skipped]
+
+    def losses(
+        self, model: Any, sample: Dict[str, Any], chosen: Tensor, rewards: List[List[float]]
+    ) -> Tuple[Tensor, Tensor]:
+        """The two sums of the loss over all steps.
+
+        Args:
+            chosen: (B, T), what was taken, the stop at last, -1 behind it. rewards: of each of these steps.
+        """
+        logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
+        episodes = standardised([discounted(episode, self.discount) for episode in rewards])
+        returns = torch.zeros(values.shape)
+        for row, episode in zip(returns, episodes):
+            row[: len(episode)] = torch.tensor(episode)
+        returns = returns.to(values)
+        real = chosen >= 0
+        log_p = logits.masked_fill(taken_before(chosen, logits.shape[2]), -math.inf).log_softmax(dim=2)
+        log_p = log_p.gather(2, chosen.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(~real, 0)
+        advantage = (returns - values).detach().masked_fill(~real, 0)
+        return -(log_p * advantage).sum(), (values - returns).masked_fill(~real, 0).pow(2).sum()
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up the figures of all batches and workers: losses as means over steps, the others over documents."""
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        size, documents, steps = total("sample_size"), total("nsentences"), total("steps")
+        metrics.log_scalar("loss", total("loss") / size, size, round=4)
+        metrics.log_scalar("rewritten_rouge1", total("rouge1") / documents, documents, round=4)
+        metrics.log_scalar("extracted", total("extracted") / documents, documents, round=2)
+        if steps:
+            metrics.log_scalar("policy_loss", total("policy_loss") / steps, steps, round=4)
+            metrics.log_scalar("critic_loss", total("critic_loss") / steps, steps, round=4)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True

@@ -1,0 +1,212 @@
+"""An extractor that takes the sentences of a document one by one, in an order of its own (Chen and Bansal 2018).
+
+It is trained by ``--criterion extractor_nll`` on the labels of ``etads-labels --kind match`` and then, with
+``--learn-to-stop``, by ``--criterion extractor_rl``. ``etads-rewrite`` summarises with it.
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from torch import Tensor, nn
+
+from ...layers.recurrent import BidirectionalLSTM
+from ...layers.tagging import words_by_sentence
+from ...models.common import check_marks, plain_options, preset_dataclass, register_presets
+from ...models.selector import SelectingModel, check_options, document_vectors
+from ...text.words import SENTENCE_MARK
+from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, SentenceConvolution
+
+
+@dataclass
+class PointerExtractorConfig(FairseqDataclass):
+    """Options of pointer extractors; the defaults are those of Chen and Bansal 2018."""
+
+    encoder_embed_dim: int = field(default=128, metadata={"help": "width of word vectors"})
+    encoder_embed_path: Optional[str] = field(default=None, metadata={"help": "word vectors in word2vec's text format"})
+    sentence_filters: int = field(
+        default=100,
+        metadata={"help": "filters over 3 words, as many over 4, and over 5, which make a sentence's vector"},
+    )
+    encoder_hidden_size: int = field(default=256, metadata={"help": "width of each direction of the sentences' LSTM"})
+    decoder_hidden_size: int = field(default=256, metadata={"help": "width of the pointer network"})
+    max_sentences: int = field(default=60, metadata={"help": "sentences of a document that are read"})
+    max_sentence_words: int = field(default=100, metadata={"help": "words of a sentence that are read"})
+    learn_to_stop: bool = field(
+        default=False,
+        metadata={"help": "one more candidate beside the sentences ends the summary; for --criterion extractor_rl"},
+    )
+
+
+class Scores(NamedTuple):
+    """What a pointer extractor says of the steps of a choice.
+
+    Attributes:
+        logits: (B, T, C), at least float32, of taking each candidate; minus infinity where there is none.
+        values: b (B, T), the critic's expected returns; None without --learn-to-stop.
+    """
+
+    logits: Tensor
+    values: Optional[Tensor]
+
+
+class PointerExtractor(SelectingModel):
+    """Filters over the words of each sentence, an LSTM in both directions over sentences, and a pointer network.
+
+    Candidates are the N sentences of the longest document of a batch, numbered as the documents' marks count them. With
+    ``--learn-to-stop`` there is one more, number N, a learnt vector: who takes it ends the summary.
+
+    Attributes:
+        stop: this vector (D,), or None. critic: for training with rewards, or None.
+        max_sentences: how many sentences of a document are read.
+    """
+
+    unit = "sentences"
+    labels_in_order = True
+
+    def __init__(self, cfg: Any, task: Any):
+        super().__init__()
+        words = task.source_dictionary
+        self.mark, self.max_sentences = words.index(SENTENCE_MARK), cfg.max_sentences
+        self.max_words = cfg.max_sentence_words
+        self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
+        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.convolution = SentenceConvolution(cfg.encoder_embed_dim, cfg.sentence_filters)
+        self.sentences = BidirectionalLSTM(len(WIDTHS) * cfg.sentence_filters, cfg.encoder_hidden_size)
+        width = 2 * cfg.encoder_hidden_size
+        self.pointer_network = PointerNetwork(width, cfg.decoder_hidden_size)
+        self.stop: Optional[nn.Parameter] = None
+        self.critic: Optional[Critic] = None
+        if cfg.learn_to_stop:
+            self.stop = nn.Parameter(torch.empty(width).uniform_(-0.01, 0.01))
+            self.critic = Critic(width, cfg.decoder_hidden_size)
+            self.critic.network.load_state_dict(self.pointer_network.state_dict())
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
+        """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
+        options = plain_options(cfg)
+        sizes = ("encoder_embed_dim", "sentence_filters", "encoder_hidden_size", "decoder_hidden_size")
+        check_options(options, *sizes, "max_sentences", "max_sentence_words")
+        check_marks(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
+        return cls(options, task)
+
+    @property
+    def criterions(self) -> Any:  # type: ignore[override]
+        """Those that train it."""
+        return ("extractor_nll",) if self.stop is None else ("extractor_rl",)
+
+    def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
+        """Let the critic begin as a copy of the pointer network of an extractor that had none."""
+        super().upgrade_state_dict(state_dict)
+        own, copied = "pointer_network.", "critic.network."
+        if self.critic is not None and not any(name.startswith(copied) for name in state_dict):
+            learnt = {name[len(own) :]: value for name, value in state_dict.items() if name.startswith(own)}
+            state_dict.update({f"{copied}{name}": value.clone() for name, value in learnt.items()})
+
+    def read(self, src_tokens: Tensor) -> Candidates:
+        """The sentences of documents (B, S): N states."""
+        tokens, there, _ = words_by_sentence(
+            src_tokens, self.real_words(src_tokens), self.mark, self.max_sentences, self.max_words
+        )  # (B, N, W)
+        batch, count, width = tokens.shape
+        there = there.reshape(batch * count, width)
+        vectors = self.convolution(self.embed_tokens(tokens.reshape(batch * count, width)), there)
+        missing = ~there.any(dim=1).view(batch, count)
+        states = self.sentences(vectors.view(batch, count, -1), missing)[0]  # (B, N, D)
+        return Candidates(states, missing)
+
+    def with_stop(self, sentences: Candidates) -> Candidates:
+        """The same with the stop vector behind them, where there is one."""
+        if self.stop is None:
+            return sentences
+        states, missing = sentences
+        stop = self.stop.to(states).expand(len(states), 1, -1)
+        return Candidates(torch.cat([states, stop], dim=1), nn.functional.pad(missing, (0, 1), value=False))
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, chosen: Optional[Tensor] = None, **_: Any
+    ) -> Scores:
+        """How likely each step of a choice is.
+
+        Args:
+            src_tokens: documents (B, S), int64. chosen: (B, T), numbers of candidates; negative behind the end.
+        """
+        assert chosen is not None, "an extractor is asked about a choice of sentences"
+        sentences = self.read(src_tokens)
+        candidates = self.with_stop(sentences)
+        logits = self.pointer_network.follow(candidates, chosen)
+        logits = logits.masked_fill(candidates.missing[:, None], -math.inf)
+        return Scores(logits, None if self.critic is None else self.critic(sentences, chosen.shape[1]))
+
+    @torch.no_grad()
+    def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:
+        """Take sentences until the extractor stops, or ``most`` of them if it has not learnt to; none twice.
+
+        Args:
+            src_tokens: documents (B, S). sample: draw from the probabilities, instead of taking the likeliest.
+
+        Returns:
+            (B, T), numbers of candidates in the order in which they were taken, the stop (N) among them, and -1 behind
+            the end.
+        """
+        candidates = self.with_stop(self.read(src_tokens))
+        count = candidates.states.shape[1]
+        memory = self.pointer_network.remember(candidates)
+        inputs, state = self.pointer_network.begin(len(src_tokens))
+        blocked = candidates.missing.clone()  # (B, C)
+        ended = blocked.all(dim=1)
+        steps: List[Tensor] = []
+        while not ended.all() and (most is None or len(steps) < most):
+            scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
+            # what has ended draws, too, and what it draws is not used
+            scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
+            taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
+            steps.append(taken[:, 0].masked_fill(ended, -1))
+            inputs = candidates.states.gather(1, taken[:, :, None].expand(-1, -1, candidates.states.shape[2]))
+            blocked = blocked.scatter(1, taken, True)
+            ended = ended | blocked.all(dim=1)
+            if self.stop is not None:
+                ended = ended | (taken[:, 0] == count - 1)
+        return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
+
+    def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
+        """The words (ids (n,)) of the sentences that were taken from each document, in the order in which they were.
+
+        Args:
+            src_tokens: documents (B, S). chosen: (B, T), what :meth:`extract` returns for them. With a stop vector the
+                last step of each document is the stop.
+        """
+        found = []
+        for document, steps in zip(src_tokens, chosen.tolist()):
+            numbers = [number for number in steps if number >= 0]
+            sentences = self.sentences_of(document)
+            found.append([sentences[number] for number in (numbers if self.stop is None else numbers[:-1])])
+        return found
+
+    def sentences_of(self, document: Tensor) -> List[Tensor]:
+        """The words (ids (n,)) of each sentence of a document (S,), all of them, numbered as candidates are."""
+        found: List[List[int]] = [[]]
+        for token in document.tolist():
+            if token == self.mark:
+                found.append([])
+            elif token not in self.special:
+                found[-1].append(token)
+        return [document.new_tensor(words) for words in found]
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
+"""Named architectures: what each changes in the defaults."""
+
+
+def preset_config(name: str, **changes: Any) -> type:
+    """A dataclass of all options with the preset's defaults."""
+    options = [
+        (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
+    ]
+    return preset_dataclass(name, options, changes, __name__)
+
+
+register_presets(PointerExtractor, PRESETS, preset_config)

@@ -1,0 +1,83 @@
+"""Files that appear only when they are complete, JSON, checksums; the names of splits and sides."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Iterator, TextIO, Tuple
+
+from ..platform.errors import InputError
+
+SPLITS = ("train", "valid", "test")
+SIDES = ("source", "target")
+ORIGINAL = "original"
+"""Ending of SPLIT.source.original: the documents before they were lower-cased and their digits masked."""
+ORIGIN = "origin"
+"""Ending of SPLIT.source.origin: a word for each document that says where it comes from, such as "cnn"."""
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path, errors: str = "strict") -> Iterator[TextIO]:
+    """A UTF-8 text file that appears under its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_name(path.name + ".partial")
+    with open(partial_path, "w", encoding="utf-8", errors=errors, newline="\n") as file:
+        yield file
+    os.replace(partial_path, path)
+
+
+@contextlib.contextmanager
+def atomic_binary_writer(path: Path) -> Iterator[BinaryIO]:
+    """A file of bytes that appears under its name only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_name(path.name + ".partial")
+    with open(partial_path, "wb") as file:
+        yield file
+    os.replace(partial_path, path)
+
+
+def atomic_copy(source: Path, destination: Path) -> None:
+    """Copy a file, which appears under its name only when it is complete."""
+    partial_path = destination.with_name(destination.name + ".partial")
+    shutil.copyfile(source, partial_path)
+    os.replace(partial_path, destination)
+
+
+def write_json(path: Path, content: Dict[str, Any]) -> None:
+    """Write a JSON file. File names that are not UTF-8 are written as escapes, which reading turns back."""
+    with atomic_writer(path, "backslashreplace") as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: Path, advice: str) -> Dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises:
+        InputError: it is damaged; ``advice`` says what to do.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}); {advice}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is damaged (not a JSON object); {advice}")
+    return content
+
+
+def checksum_and_lines(path: Path) -> Tuple[str, int]:
+    """SHA-256 of a file in hexadecimal and its number of lines, in constant memory."""
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+            lines += block.count(b"\n")
+            last = block[-1:]
+    return digest.hexdigest(), lines + (last != b"\n")
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file in hexadecimal."""
+    return checksum_and_lines(path)[0]

@@ -1,0 +1,80 @@
+"""Rows of CSV and TSV files: separators, quotes, carriage returns and NULs."""
+
+import csv
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Iterator, List
+
+from ..platform.errors import InputError
+from .cleaning import REPLACED_CONTROLS
+from .files import name_of
+
+LONGEST_CELL = 1 << 26
+"""Characters of a cell; a longer one comes of a quote that was never closed."""
+
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+"""What may separate cells unless --delimiter says, and its name."""
+
+_LONE_CR = re.compile(r"\r(?!\n)")
+
+
+def parse_delimiter(text: str) -> str:
+    """The character that --delimiter names; "tab" and "\\\\t" are the tabulator. Empty if the option is not given.
+
+    Raises:
+        InputError: it is none that can separate cells.
+    """
+    delimiter = "\t" if text.lower() in ("tab", "\\t") else text
+    if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
+        raise InputError(f'--delimiter "{text}": choose one character, such as ; or | or tab')
+    return delimiter
+
+
+def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
+    """All rows, the header too; a blank line is an empty row.
+
+    Args:
+        lines: the lines of the file with their ends. path: for messages.
+        quotes: whether a quote encloses a cell.
+        counts: gets the number of characters that were changed.
+
+    Raises:
+        InputError: the file is not CSV; names file and line.
+    """
+    csv.field_size_limit(LONGEST_CELL)
+    how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
+    rows = csv.reader(_cleaned(lines, path, counts), delimiter=delimiter, **how)
+    try:
+        yield from rows
+    except csv.Error as error:
+        kind = "TSV" if delimiter == "\t" else "CSV"
+        advice = "; --no-quotes takes quotes for characters like others" if quotes else ""
+        raise InputError(f"{name_of(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
+
+
+def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
+    """Lines without what the csv module stops at: carriage returns in cells and, before Python 3.11, NULs."""
+    for number, line in enumerate(lines, 1):
+        counts[REPLACED_CONTROLS] += line.count("\0")
+        line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
+        if found and number == 1:
+            reason = "a carriage return inside the header; lines must end in newlines"
+            raise InputError(f"{name_of(path)}, line 1: {reason}")
+        counts["carriage returns replaced by spaces"] += found
+        yield line
+
+
+COLUMNS = (
+    ("article", "highlights"),
+    ("article", "abstract"),
+    ("document", "summary"),
+    ("dialogue", "summary"),
+    ("text", "summary"),
+    ("source", "target"),
+    ("src", "tgt"),
+    ("report", "summary"),
+    ("text", "headline"),
+    ("document", "title"),
+)
+"""Pairs of column names, those of Hugging Face's data sets among them; the first that a table has is taken."""

@@ -1,0 +1,243 @@
+"""From a document and its summaries, as a reader found them, to clean lines of text: the same for every corpus."""
+
+import html
+import html.entities
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import List, Sequence, Tuple
+
+from .cleaning import clean
+from .words import SENTENCE_MARK, split_sentences
+
+SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
+"""What split_sentences imports when it is first called; it takes seconds."""
+
+HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
+ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
+WARNINGS = {
+    HTML_TAGS: "--strip-html takes them out",
+    HTML_ENTITIES: "--strip-html decodes them",
+    ZERO_WIDTH: "--strip-invisible takes them out",
+    BIDIRECTIONAL: "--strip-invisible takes them out",
+}
+"""What a text may hold by mistake, and is left in it unless an option says so; with the option."""
+
+_BLOCKS = (
+    "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
+    "header|hr|html|li|main|nav|ol|option|p|pre|section|select|table|tbody|tfoot|thead|title|tr|ul"
+)
+_INLINE = (
+    "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
+    "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
+)
+# of names that HTML has, so that <unk>, <cit> and the like stay; <s> and <q> are symbols here
+_HTML_TAG = re.compile(
+    rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
+)
+_HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
+# with the joiners, which Persian, Indic scripts and emoji need: so they are never taken out unasked
+_ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
+_BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+_ENDS = tuple(".!?'`\")’”…。！？")
+
+
+class BadDocument(Exception):  # noqa: N818  # not an error of the program
+    """A record that cannot be read. The message gives the reason in a few words, by which report.json counts."""
+
+
+class Unfit(BadDocument):
+    """A record that can be read but that the corpus's own rules leave out: always dropped and counted."""
+
+
+@dataclass
+class Document:
+    """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
+
+    ``source_in_sentences`` and ``targets_in_sentences`` say that the pieces are sentences. ``original`` is the source
+    before the reader lower-cased it and masked its digits, with the same words between white space, if it is wanted.
+    ``origin`` is a word that says where the document comes from, if that is wanted.
+    """
+
+    source: Sequence[str]
+    targets: Sequence[Sequence[str]]
+    source_in_sentences: bool = False
+    targets_in_sentences: bool = False
+    original: Sequence[str] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    """How documents become lines: options of etads-corpus that all corpora share, under the same names.
+
+    Attributes:
+        split: cut paragraphs into sentences (--sentences).
+        full_stops: add a full stop to pieces that lack one.
+        keep_empty: keep documents whose source or summary is empty.
+        source_sentences, source_words: keep only so many of a document; 0 for all.
+        short_lead: keep one sentence more if the first ``source_sentences`` have fewer characters than this.
+        strip_html: take out tags, scripts and comments, and decode entities.
+        strip_invisible: take out zero-width characters and bidirectional controls.
+    """
+
+    split: bool = True
+    full_stops: bool = False
+    keep_empty: bool = False
+    source_sentences: int = 0
+    source_words: int = 0
+    short_lead: int = 0
+    strip_html: bool = False
+    strip_invisible: bool = False
+
+
+@dataclass
+class DocumentLines:
+    """The lines of a document, the reason if it is dropped, and the number of changes of each kind.
+
+    ``original`` is the source line as it was before it was lower-cased, ``origin`` that of the document, if wanted.
+    ``warnings`` counts what was left in the text and may be there by mistake, by the keys of WARNINGS.
+    """
+
+    source: str = ""
+    targets: List[str] = field(default_factory=list)
+    original: str = ""
+    origin: str = ""
+    dropped: str = ""
+    counts: Counter = field(default_factory=Counter)
+    warnings: Counter = field(default_factory=Counter)
+
+
+def find_suspicious(text: str) -> Counter:
+    """How often the text has each of what WARNINGS lists."""
+    found: Counter = Counter()
+    if "<" in text:
+        found[HTML_TAGS] = len(_HTML_TAG.findall(text))
+    if "&" in text:
+        found[HTML_ENTITIES] = sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+    if not text.isascii():
+        found[ZERO_WIDTH] = len(_ZERO_WIDTH.findall(text))
+        found[BIDIRECTIONAL] = len(_BIDIRECTIONAL.findall(text))
+    return found
+
+
+def _is_entity(text: str) -> bool:
+    return text[1] == "#" or text[1:] in html.entities.html5
+
+
+def strip_html(text: str, counts: Counter) -> str:
+    """The text without HTML's tags, comments and scripts, its entities decoded; adds their numbers to ``counts``.
+
+    Where a tag begins or ends a paragraph or the like, a new line begins.
+    """
+    if "<" in text:
+        text, hidden = _without_hidden(text)
+        text, tags = _HTML_TAG.subn(lambda tag: "\n" if tag.group(1) else "", text)
+        counts["HTML tags, comments and scripts taken out"] += hidden + tags
+    if "&" in text:
+        counts["HTML entities decoded"] += sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        text = _HTML_ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
+    return text
+
+
+def _without_hidden(text: str) -> Tuple[str, int]:
+    """The text without comments, scripts and styles, and how many there were; one that does not end stays."""
+    kept, start, found = [], 0, 0
+    for opening in _HIDDEN.finditer(text):
+        if opening.start() < start:
+            continue
+        ending = rf"</{opening.group(1)}\s*>" if opening.group(1) else "-->"
+        end = re.compile(ending, re.IGNORECASE).search(text, opening.end())
+        if end is None:
+            break
+        kept.append(text[start : opening.start()])
+        start = end.end()
+        found += 1
+    return "".join([*kept, text[start:]]), found
+
+
+def strip_invisible(text: str, counts: Counter) -> str:
+    """The text without zero-width characters and bidirectional controls; adds their number to ``counts``."""
+    for pattern in () if text.isascii() else (_ZERO_WIDTH, _BIDIRECTIONAL):
+        text, found = pattern.subn("", text)
+        counts["zero-width characters and bidirectional controls taken out"] += found
+    return text
+
+
+def add_full_stop(text: str) -> str:
+    """The text with a full stop if it ends in none: captions and highlights of CNN/DM lack it (See et al. 2017)."""
+    return text if not text or text.endswith(_ENDS) else text + "."
+
+
+def make_lines(document: Document, options: LineOptions) -> DocumentLines:
+    """Clean lines with sentence marks between sentences."""
+    made = DocumentLines(origin=document.origin)
+    sentences = _sentences(document.source, document.source_in_sentences, options, made)
+    made.source = _join(_lead(sentences, options, made.counts))
+    made.original = _original(made.source, sentences, document.original)
+    in_sentences = document.targets_in_sentences
+    targets = [_join(_sentences(pieces, in_sentences, options, made)) for pieces in document.targets] or [""]
+    made.targets = [target for target in targets if target] or [""]
+    made.counts["empty references left out"] += len(targets) - len(made.targets)
+    if not options.keep_empty:
+        made.dropped = "empty source" if not made.source else "empty target" if not made.targets[0] else ""
+    return made
+
+
+def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
+    """The source line with the words of ``original``; the line itself if the sentences have not as many words."""
+    words = clean(" ".join(original), Counter()).split()
+    if len(words) != sum(len(sentence.split()) for sentence in sentences):
+        return line
+    remaining = iter(words)  # the line may have been cut at its end
+    return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
+
+
+def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
+    """Clean sentences; pieces that are not to be cut count as one each. Adds to the counts of ``made``."""
+    out: List[str] = []
+    counts = made.counts
+    if options.strip_html:  # all together: a tag or a script can go over several lines
+        pieces = strip_html("\n".join(pieces), counts).split("\n")
+    for piece in pieces:
+        piece = strip_invisible(piece, counts) if options.strip_invisible else piece
+        piece = clean(piece, counts)
+        made.warnings.update(find_suspicious(piece))
+        if options.full_stops and piece:
+            stopped = add_full_stop(piece)
+            counts["full stops added"] += stopped is not piece
+            piece = stopped
+        if options.split and not in_sentences:
+            out += split_sentences(piece)
+        elif piece:
+            out.append(piece)
+    return out
+
+
+def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
+    """The first sentences and words of a document, as many as the options allow."""
+    if options.source_sentences and len(sentences) > options.source_sentences:
+        number = options.source_sentences
+        if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:
+            number += 1
+        counts["documents cut by --source-sentences"] += number < len(sentences)
+        sentences = sentences[:number]
+    if not options.source_words:
+        return sentences
+    words_left = options.source_words
+    kept: List[str] = []
+    for sentence in sentences:
+        words = sentence.split()
+        if len(words) > words_left:
+            counts["documents cut by --source-words"] += 1
+            kept += [" ".join(words[:words_left])] if words_left else []
+            break
+        kept.append(sentence)
+        words_left -= len(words)
+    return kept
+
+
+def _join(sentences: List[str]) -> str:
+    return f" {SENTENCE_MARK} ".join(sentences)

@@ -1,0 +1,324 @@
+"""Documents to summarise, from lines, JSON lines, CSV, folders or files.
+
+``etads-summarize`` takes them raw. For ``scripts/generate.sh``, whose options stand here, they become the lines that
+fairseq-interactive reads, cleaned as ``etads-corpus`` cleans the texts of training.
+"""
+
+import argparse
+import itertools
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..platform.console import Parser, errors_in_one_line
+from ..platform.errors import InputError
+from .atomic import atomic_writer
+from .csv_rows import COLUMNS, DELIMITERS, read_rows
+from .documents import BadDocument, Document, LineOptions, make_lines
+from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
+
+FORMATS = ("lines", "jsonl", "csv", "folder", "file")
+SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
+"""Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
+
+_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+
+
+class NewDocument(NamedTuple):
+    """The name of a document, a file or the id or line number of a record, and its raw text.
+
+    The lines of the text are paragraphs. ``problem`` says why it cannot be read.
+    """
+
+    name: str
+    text: str
+    problem: str = ""
+
+
+def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
+    """The format of a command's inputs: the one that is given, or what the names and the first line tell.
+
+    Raises:
+        InputError: an input is missing, they are of several formats, or not of the given one.
+    """
+    paths = [Path(name) for name in files]
+    for path in paths:
+        if str(path) != STANDARD_INPUT and not path.exists():
+            raise InputError(f"FILE {path}: no such file or folder")
+        if path.is_dir() and given not in (None, "folder"):
+            raise InputError(f"FILE {path}: is a folder, and --input-format is {given}")
+        if given == "folder" and not path.is_dir():
+            raise InputError(f"FILE {path}: is no folder, and --input-format is folder")
+    if given:
+        return given
+    return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
+
+
+def _kind_of_standard_input() -> str:
+    if sys.stdin is None:
+        return "lines"  # reading says what is wrong
+    if sys.stdin.isatty():
+        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
+        return "lines"
+    stream: Any = sys.stdin.buffer
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
+
+
+def guess_format(paths: Sequence[Path]) -> str:
+    """The format of the inputs, from their names and, for a single file, its first line.
+
+    Raises:
+        InputError: they are of several formats.
+    """
+    found = {_format_of(path) for path in paths}
+    if len(found) > 1:
+        raise InputError("folders, JSON lines, CSV and text files together; give those of one kind (--input-format)")
+    (kind,) = found
+    return "file" if kind == "lines" and len(paths) > 1 else kind
+
+
+def _format_of(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
+    if suffixes[-1:] in ([".jsonl"], [".json"], [".ndjson"]):
+        return "jsonl"
+    if suffixes[-1:] in ([".csv"], [".tsv"]):
+        return "csv"
+    first = next((line for line in read_lines(path, "replace") if line.strip()), "")
+    try:
+        return "jsonl" if isinstance(json.loads(first), dict) else "lines"
+    except (ValueError, RecursionError):
+        return "lines"
+
+
+def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
+    """The documents of the inputs, in order.
+
+    Args:
+        kind: one of FORMATS.
+        column: field of the document in JSON lines and CSV; empty for the first known one.
+        fallback: as for :func:`read_lines`; with ESCAPE_INVALID, a document that cannot be read has a ``problem``.
+
+    Raises:
+        InputError: an input cannot be read.
+    """
+    for path in paths:
+        if kind == "lines":
+            for number, line in enumerate(read_lines(path, fallback), 1):
+                yield _checked(NewDocument(str(number), line), f"{name_of(path)}, line {number}")
+        elif kind == "jsonl":
+            yield from _json_documents(path, column, fallback)
+        elif kind == "csv":
+            yield from _csv_documents(path, column, fallback)
+        else:
+            for file in _files_of(path) if kind == "folder" else [path]:
+                yield _file_document(file, file.name if kind == "folder" else str(file), fallback)
+
+
+def unit_of(kind: str) -> str:
+    """What is a document in inputs of a format, in a word."""
+    return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
+
+
+def _delimiter(path: Path, header: str) -> str:
+    """What separates the cells of a table with this first line."""
+    return "\t" if path.suffix == ".tsv" else max(DELIMITERS, key=header.count)
+
+
+def column_names(path: Path, kind: str) -> List[str]:
+    """The names of the fields of a table ("jsonl" or "csv"): of its first record or row; in lower case for CSV."""
+    for number, line in enumerate(read_lines(path, ends=True), 1):
+        if not line.strip():
+            continue
+        if kind == "csv":
+            row = next(read_rows(iter([line]), path, _delimiter(path, line), quotes=True, counts=Counter()), [])
+            return [name.strip().lower() for name in row]
+        try:
+            return list(_record(line))
+        except BadDocument as error:
+            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+    raise InputError(f"{name_of(path)}: empty")
+
+
+def _checked(document: NewDocument, where: str) -> NewDocument:
+    """The document, or a problem if it is not UTF-8 and was read with ESCAPE_INVALID."""
+    if is_utf8(document.text):
+        return document
+    return NewDocument(document.name, "", f"{where}: not UTF-8")
+
+
+def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
+    try:
+        return _checked(NewDocument(name, "\n".join(read_lines(file, fallback))), str(file))
+    except InputError as error:
+        if fallback != ESCAPE_INVALID:
+            raise
+        return NewDocument(name, "", str(error))
+
+
+def _files_of(folder: Path) -> List[Path]:
+    """The files of a folder by name, without hidden ones; raises InputError if there are none."""
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    files = [path for path in entries if path.is_file()]
+    if not files:
+        raise InputError(f"{folder}: no file in it")
+    if len(files) < len(entries):
+        _say(f"{folder}: {len(entries) - len(files)} folders in it are not looked into")
+    return files
+
+
+def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+    for number, line in enumerate(read_lines(path, fallback), 1):
+        if not line.strip():
+            continue
+        name, where = str(number), f"{name_of(path)}, line {number}"
+        try:
+            record = _record(line)
+            if isinstance(record.get("id"), (str, int)):
+                name = str(record["id"])
+            column = column or _known_column(list(record), where)
+            document = NewDocument(name, "\n".join(_pieces(record, column)))
+            yield _checked(document, where) if fallback == ESCAPE_INVALID else document
+        except BadDocument as error:
+            yield NewDocument(name, "", f"{where}: {error}")
+
+
+def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+    """A document a row; the first row has the columns' names, in upper or lower case."""
+    lines = read_lines(path, fallback, ends=True)
+    header = next(lines, "")
+    delimiter = _delimiter(path, header)
+    rows = read_rows(itertools.chain([header], lines), path, delimiter, quotes=True, counts=Counter())
+    names = [name.strip() for name in next(rows, [])]
+    lower = [name.lower() for name in names]
+    wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
+    if wanted not in lower:
+        raise InputError(f"--source-column {column}: {name_of(path)} has {', '.join(names)}")
+    place = lower.index(wanted)
+    for number, row in enumerate((row for row in rows if row), 1):
+        name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
+        if len(row) != len(names):
+            yield NewDocument(name, "", f"{name_of(path)}, row {number}: {len(row)} cells; {len(names)} expected")
+        else:
+            yield _checked(NewDocument(name, row[place]), f"{name_of(path)}, row {number}")
+
+
+def _known_column(names: Sequence[str], where: str) -> str:
+    for column in SOURCE_COLUMNS:
+        if column in names:
+            return column
+    raise InputError(f"{where}: which field is the document? give --source-column, one of {', '.join(names)}")
+
+
+def _record(line: str) -> Dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
+    if not isinstance(record, dict):
+        raise BadDocument("not a JSON object")
+    return record
+
+
+def _pieces(record: Dict[str, Any], column: str) -> List[str]:
+    """The paragraphs of a text, or a list of sentences; raises BadDocument if the field is neither."""
+    if column not in record:
+        raise BadDocument(f'no "{column}"')
+    value = record[column]
+    if value is None or isinstance(value, str):
+        return (value or "").split("\n")
+    if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
+        return value
+    raise BadDocument(f'"{column}" is neither a text nor a list of texts')
+
+
+def _one_line(text: str, kind: str) -> str:
+    """The line that fairseq-interactive is to read, which would also end lines at lone carriage returns."""
+    if kind == "lines":
+        return " ".join(text.replace("\0", " ").split())
+    document = Document([piece for piece in text.split("\n") if piece.strip()], [])
+    return make_lines(document, LineOptions(keep_empty=True)).source
+
+
+def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
+    """What the inputs were taken for, and how to say that they are something else."""
+    what = unit_of(kind)
+    advice = ""
+    if is_guess and kind == "lines" and blank:
+        advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"
+    elif is_guess and kind == "lines":
+        advice = "; --input-format file takes the whole file for one"
+    elif is_guess and kind == "file":
+        advice = "; --input-format lines takes every line for one"
+    names = ", ".join(map(str, paths[:3])) + (", …" if len(paths) > 3 else "")
+    return f"{names}: every {what} is a document ({number:,}){advice}"
+
+
+def _say(text: str) -> None:
+    print(f"== {text}", file=sys.stderr)
+
+
+def write_documents(args: argparse.Namespace) -> None:
+    """Write a line for each document to OUT/documents and its name to OUT/names; say what was found.
+
+    Raises:
+        InputError: an input cannot be read; without --skip-bad, a document cannot.
+    """
+    paths: List[Path] = []
+    for given in args.input:
+        path = Path(given)
+        if given == "-":
+            path = args.out / "standard input"
+            with open(path, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        elif not path.exists():
+            raise InputError(f"--input {given}: no such file or folder")
+        elif path.is_dir() and args.input_format not in (None, "folder"):
+            raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
+        paths.append(path)
+    kind = args.input_format or guess_format(paths)
+    counts, blank = _write(paths, kind, args)
+    if not counts["documents"] and kind != "lines":
+        raise InputError(f"--input {args.input[0]}: no document in it")
+    _say(_describe(kind, args.input_format is None, counts["documents"], args.input, blank))
+    if counts["bad"]:
+        _say(f"{counts['bad']:,} of them cannot be read (--skip-bad); their summaries are empty")
+
+
+def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
+    """Returns the numbers of documents and of bad ones, and whether an empty line stands between two others."""
+    counts: Counter = Counter()
+    blank_inside, blank_before = False, False
+    with atomic_writer(args.out / "documents") as texts, atomic_writer(args.out / "names") as names:
+        for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
+            if document.problem and not args.skip_bad:
+                raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")
+            counts["documents"] += 1
+            counts["bad"] += bool(document.problem)
+            line = _one_line(document.text, kind)
+            blank_inside |= blank_before and bool(line) and counts["documents"] > 2
+            blank_before = not line
+            texts.write(line + "\n")
+            names.write(" ".join(document.name.split()) + "\n")
+    return counts, blank_inside
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Read the options of ``scripts/generate.sh`` that concern the input."""
+    parser = Parser("generate.sh", description=__doc__)
+    parser.add_argument("--input", metavar="PATH", action="append", required=True)
+    parser.add_argument("--input-format", choices=FORMATS)
+    parser.add_argument("--source-column", metavar="NAME", default="")
+    parser.add_argument("--skip-bad", action="store_true")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    args = parser.parse_args(argv)
+    with errors_in_one_line("generate.sh"):
+        write_documents(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""A file of results, one line a document, that a second run goes on with after the first was ended at any moment."""
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
+
+from ..platform.errors import InputError
+from ..platform.processes import lock
+from .records import NewDocument
+
+
+class Progress(NamedTuple):
+    """What is done: so many documents, whose lines end at byte ``size``, ``failed`` of them without a result.
+
+    ``sha256`` is that of the documents' names and texts.
+    """
+
+    documents: int
+    size: int
+    failed: int
+    sha256: str
+
+
+class ResumableLines:
+    """Writes OUT.partial, and OUT itself when all is done; OUT.resume says how far it has got.
+
+    A line of OUT.resume is written after the lines that it counts. What stands behind them in OUT.partial is cut off
+    when the next run begins, and made again. So no document is left out, and none is there twice.
+
+    Args:
+        path: OUT. settings: all that decides what the lines are, but for the documents.
+
+    Attributes:
+        progress: of the run before, and then of this one. is_complete: OUT is there, made with these settings, and only
+            OUT.resume was left to be deleted.
+
+    Raises:
+        InputError: the partial file is of other settings, or another process is writing it.
+    """
+
+    def __init__(self, path: Path, settings: Dict[str, Any]):
+        self.path = path
+        self.partial, self.journal = (path.with_name(path.name + end) for end in (".partial", ".resume"))
+        self._digest = hashlib.sha256()
+        self._log: Optional[BinaryIO] = None
+        self._file: Optional[BinaryIO] = None
+        begun = self._read_journal(settings)
+        self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
+        self.is_complete = bool(begun) and not self.partial.exists() and path.exists()
+        if self.is_complete:
+            return
+        self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
+        if not lock(self._file):
+            raise InputError(f"--output {self.path}: another process is writing it")
+        size = self._file.tell()  # after a power cut, it can be less than the journal says
+        fitting = [done for done in begun if done.size <= size]
+        self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
+        self._file.truncate(self.progress.size)
+        fresh = self.journal.with_name(self.journal.name + ".new")
+        fresh.write_bytes(_line(settings) + _line(self.progress._asdict()))
+        os.replace(fresh, self.journal)
+        self._log = open(self.journal, "ab")  # noqa: SIM115
+
+    def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
+        """How far the run before had got, first to last; empty if there was none.
+
+        Raises:
+            InputError: it had other settings.
+        """
+        try:
+            lines = self.journal.read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            return []
+        found: List[Any] = []
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError):
+                found.append(json.loads(line))
+        if not found:
+            return []
+        if found[0] != json.loads(json.dumps(settings)):
+            before = found[0] if isinstance(found[0], dict) else {}
+            differ = sorted(name for name in {*before, *settings} if before.get(name) != settings.get(name))
+            raise InputError(self._begun_otherwise(f"was begun with another {' and '.join(map(str, differ))}"))
+        begun = []
+        for done in found[1:]:
+            with contextlib.suppress(TypeError):
+                begun.append(Progress(**done))
+        return begun
+
+    def _begun_otherwise(self, how: str) -> str:
+        advice = f"give another --output, or delete it and {self.journal.name} to begin anew"
+        return f"--output {self.path}: {self.partial.name} beside it {how}; {advice}"
+
+    def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
+        """The documents that are not done; InputError if those that are done have changed."""
+        done = f"has summaries of {self.progress.documents:,} documents"
+        for number in range(self.progress.documents):
+            document = next(documents, None)
+            if document is None:
+                raise InputError(self._begun_otherwise(f"{done}, and there are only {number:,} documents now"))
+            self._count(document)
+        if self._digest.hexdigest() != self.progress.sha256:
+            raise InputError(self._begun_otherwise(f"{done}, which are others now"))
+        return documents
+
+    def _count(self, document: NewDocument) -> None:
+        for part in (document.name, document.text, document.problem):
+            encoded = part.encode("utf-8", "surrogatepass")
+            self._digest.update(b"%d:" % len(encoded) + encoded)
+
+    def write(self, document: NewDocument, line: str, failed: bool) -> None:
+        """Add the line of the next document."""
+        assert self._file is not None
+        content = line.encode("utf-8", "replace") + b"\n"
+        self._file.write(content)
+        self._count(document)
+        done = self.progress
+        self.progress = done._replace(
+            documents=done.documents + 1, size=done.size + len(content), failed=done.failed + failed
+        )
+
+    def mark(self) -> None:
+        """Make sure that a later run need not repeat what has been written."""
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())  # the lines are on disk before the journal counts them
+        self.progress = self.progress._replace(sha256=self._digest.hexdigest())
+        self._note(self.progress._asdict())
+
+    def _note(self, content: Dict[str, Any]) -> None:
+        assert self._log is not None
+        self._log.write(_line(content))
+        self._log.flush()
+
+    def close(self) -> None:
+        """Close the files; a later run goes on behind what was marked."""
+        for file in (self._file, self._log):
+            if file is not None:
+                file.close()
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        if not self.is_complete:
+            self.mark()
+            self.close()
+            os.replace(self.partial, self.path)
+        self.journal.unlink()
+
+
+def _line(content: Dict[str, Any]) -> bytes:
+    return json.dumps(content).encode() + b"\n"

@@ -1,0 +1,1 @@
+"""The task, its options and checks, losses, optimisers and validation."""

@@ -1,0 +1,193 @@
+"""Lazy optimisers: a step takes time for the words of the batch, however many words the dictionary has.
+
+Only the rows of a batch's words have a gradient in a table of word vectors. fairseq's Adam, Adadelta and Adagrad go
+through the whole table nevertheless: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
+``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient. The moments of other rows stay as
+they are until their words come up again, and weight decay waits as well.
+"""
+
+import contextlib
+import logging
+from argparse import ArgumentParser
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adadelta import Adadelta
+from fairseq.optim.adagrad import Adagrad
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from omegaconf import II
+from torch import Tensor, nn
+
+from ..vocabulary.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Inside, the optimiser sees each table with a sparse gradient as a small table of the rows that have a gradient.
+
+    Afterwards the rows and their states (every tensor of a state that is as long as the table) are written back. Works
+    for every optimiser that treats each row by itself.
+    """
+    swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
+    for group in optimizer.param_groups:
+        for place, table in enumerate(group["params"]):
+            if table.grad is None or not table.grad.is_sparse:
+                continue
+            gradient = table.grad.coalesce()
+            rows = gradient.indices()[0]
+            part = nn.Parameter(table.detach().index_select(0, rows))
+            part.grad = gradient.values()
+            if table in optimizer.state:
+                optimizer.state[part] = _map_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
+            group["params"][place] = part
+            swapped.append((group["params"], place, table, part, rows))
+    try:
+        yield
+    finally:
+        for params, place, table, part, rows in swapped:
+            params[place] = table
+            table.detach().index_copy_(0, rows, part.detach())
+            _keep_state(optimizer, table, optimizer.state.pop(part, {}), rows)
+
+
+def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
+    """A parameter's state with ``function`` applied to the tensors that have ``length`` rows."""
+    return {
+        name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
+        for name, value in state.items()
+    }
+
+
+def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
+    """Write the states of some rows into the state of the table, which begins at zero, as in all optimisers here."""
+    own = optimizer.state[table]
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
+            if name not in own:
+                own[name] = value.new_zeros((len(table), *value.shape[1:]))
+            own[name].index_copy_(0, rows, value)
+        else:
+            own[name] = value
+
+
+class LazyRows(FairseqOptimizer):
+    """A mixin for fairseq's optimisers, inherited before one of them, that makes it lazy.
+
+    Gradients are dense with several processes, because fairseq sums dense ones over them, and in half precision, where
+    torch cannot add up sparse ones on every device. The optimiser then does what the plain one does.
+    """
+
+    def __init__(self, cfg: Any, params: Any):
+        params = list(params)
+        super().__init__(cfg, params)
+        alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
+        for parameter in params:
+            if is_lookup_table(parameter):
+                full_precision = parameter.dtype in (torch.float32, torch.float64)
+                set_sparse_gradient(parameter, full_precision and (alone or torch.distributed.get_world_size() == 1))
+        if not any(map(wants_sparse_gradient, params)):
+            plain = type(self).__name__[len("Lazy") :].lower()
+            logger.warning(
+                f"--optimizer lazy_{plain} does the same as {plain} here: it saves time with the word vectors of the "
+                "recurrent models, in one process and in full precision"
+            )
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """Not where a table is to stay one."""
+        return not any(wants_sparse_gradient(parameter) for parameter in self.params) and bool(
+            super().supports_flat_params
+        )
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        """Add the options of the dataclass; fairseq's Adadelta and Adagrad would add only those they know."""
+        gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
+
+    def multiply_grads(self, c: Any) -> None:
+        """Multiply all gradients by ``c``; fairseq's version skips sparse ones."""
+        for parameter in self.params:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                # coalesced: a word that occurs twice has one gradient, the sum
+                parameter.grad = parameter.grad.coalesce() * c
+            elif parameter.grad is not None:
+                parameter.grad.mul_(c)
+
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
+        """Clip as fairseq does, by the norm over the rows that have a gradient; returns the norm."""
+        gradients: List[Any] = []
+        for parameter in self.params:
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
+                gradients.append(SimpleNamespace(grad=parameter.grad.values()))
+            else:
+                gradients.append(parameter)
+        if not gradients:
+            return next(iter(self.params)).new_zeros(())
+        norm: Tensor = utils.clip_grad_norm_(gradients, max_norm, aggregate_norm_fn)
+        return norm
+
+    def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
+        """Update the rows that have a gradient."""
+        with touched_rows(self.optimizer):
+            super().step(closure, scale, groups)
+
+
+@register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
+class LazyAdam(LazyRows, FairseqAdam):
+    """fairseq's Adam on the rows that have a gradient; bias correction counts the table's steps."""
+
+
+@dataclass
+class _LazyConfig(FairseqDataclass):
+    """Options that fairseq declares for its parser alone, which ``fairseq-hydra-train`` does not read."""
+
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
+    lr: List[float] = II("optimization.lr")
+
+
+@dataclass
+class LazyAdadeltaConfig(_LazyConfig):
+    """Options of ``--optimizer lazy_adadelta``, those of fairseq's Adadelta."""
+
+    adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
+    adadelta_eps: float = field(
+        default=1e-6, metadata={"help": "added to the denominator to improve numerical stability"}
+    )
+    anneal_eps: bool = field(default=False, metadata={"help": "ignored, as by fairseq"})
+
+
+@dataclass
+class LazyAdagradConfig(_LazyConfig):
+    """Options of ``--optimizer lazy_adagrad``."""
+
+    initial_accumulator: float = field(
+        default=0.0, metadata={"help": "where the sums of squared gradients begin (See et al. 2017: 0.1)"}
+    )
+
+
+@register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
+class LazyAdadelta(LazyRows, Adadelta):
+    """fairseq's Adadelta on the rows that have a gradient."""
+
+
+@register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
+class LazyAdagrad(LazyRows, Adagrad):
+    """fairseq's Adagrad on the rows that have a gradient, with the same result: Adagrad does not move other rows."""
+
+    @property
+    def optimizer_config(self) -> Dict[str, Any]:
+        config: Dict[str, Any] = super().optimizer_config
+        if self.args.initial_accumulator < 0:
+            raise ValueError(f"--initial-accumulator {self.args.initial_accumulator}: choose 0 or more")
+        return {**config, "initial_accumulator_value": self.args.initial_accumulator}

@@ -1,0 +1,135 @@
+"""``--optimizer muon``: steps of orthogonal matrices for linear layers, Adam's for everything else.
+
+Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) moves a weight matrix along the orthogonal matrix
+that is nearest to its momentum, so that all directions learn at one rate, the rare ones too. With W (m, n), its
+gradient G, momentum M and U S V^T, the singular value decomposition of G + mu M:
+
+    M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
+
+U V^T is approximated by five steps of Newton and Schulz. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
+Scalable for LLM Training", section 2.2) makes steps as large as Adam's usually are, so that one learning rate lr and
+one weight decay lambda do for both. Word vectors, output layers, biases and all else that is no matrix of a linear
+layer have Adam.
+
+torch has Muon since 2.9, for matrices alone and one after the other. Here those of one shape are one batched product.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Tuple
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.adam import FairseqAdam
+from omegaconf import II
+from torch import Tensor
+
+from ..kernels.cpu import has_fast_bfloat16
+from ..kernels.linear import is_matrix
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of Jordan et al.'s polynomial, which brings singular values between 0 and 1 to about 1 in few steps."""
+ITERATIONS = 5
+ADAM_LIKE = 0.2
+"""The usual size of an element of Adam's steps, divided by the learning rate."""
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """About U V^T for each matrix U S V^T of (K, m, n); its singular values are between 0.7 and 1.2, most of them."""
+    first, second, third = COEFFICIENTS
+    wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.transpose(1, 2)
+    x = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    if x.device.type != "cpu" or has_fast_bfloat16():
+        x = x.bfloat16()
+    for _ in range(ITERATIONS):
+        squares = torch.bmm(x, x.transpose(1, 2))
+        x = torch.baddbmm(x, torch.baddbmm(squares, squares, squares, beta=second, alpha=third), x, beta=first)
+    return x.to(matrices.dtype) if wide is matrices else x.transpose(1, 2).to(matrices.dtype)
+
+
+class MuonWithAdam(torch.optim.AdamW):
+    """torch's AdamW, and Muon for one group of parameters.
+
+    Args:
+        matrices: parameters with two dimensions, for Muon. others: for AdamW.
+        momentum: μ. options: of AdamW; lr and weight_decay are Muon's, too.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):
+        groups: List[Dict[str, Any]] = [
+            {"params": list(others), "momentum": None},
+            {"params": list(matrices), "momentum": momentum},
+        ]
+        super().__init__([group for group in groups if group["params"]], **options)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update all parameters that have a gradient."""
+        groups = self.param_groups
+        self.param_groups = [group for group in groups if group["momentum"] is None]
+        try:
+            loss = super().step(closure)
+        finally:
+            self.param_groups = groups
+        for group in groups:
+            if group["momentum"] is not None:
+                self._step_of_matrices(group)
+        return loss
+
+    def _step_of_matrices(self, group: Dict[str, Any]) -> None:
+        by_shape: Dict[Tuple[int, ...], List[Tuple[Tensor, Tensor]]] = {}
+        for weight in group["params"]:
+            if weight.grad is None:
+                continue
+            state = self.state[weight]
+            if not state:  # AdamW looks for "step" in every state that it loads
+                state.update(step=torch.zeros(()), momentum=torch.zeros_like(weight))
+            state["step"] += 1
+            state["momentum"].mul_(group["momentum"]).add_(weight.grad)
+            direction = weight.grad + group["momentum"] * state["momentum"]
+            by_shape.setdefault(tuple(weight.shape), []).append((weight, direction))
+        for shape, found in by_shape.items():
+            steps = orthogonalised(torch.stack([direction for _, direction in found]))
+            size = ADAM_LIKE * group["lr"] * math.sqrt(max(shape))
+            for (weight, _), step in zip(found, steps):
+                weight.mul_(1 - group["lr"] * group["weight_decay"]).sub_(step, alpha=size)
+
+
+@dataclass
+class MuonConfig(FairseqDataclass):
+    """Options of ``--optimizer muon``."""
+
+    muon_momentum: float = field(default=0.95, metadata={"help": "momentum of linear layers' matrices (mu)"})
+    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "betas of Adam, for everything else"})
+    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon of Adam"})
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
+    lr: List[float] = II("optimization.lr")
+
+
+@register_optimizer("muon", dataclass=MuonConfig)
+class Muon(FairseqAdam):
+    """Muon for the matrices of linear layers, Adam for other parameters; see the module.
+
+    Raises:
+        ValueError: there is no such matrix among the parameters, or the momentum is not from 0 to below 1.
+    """
+
+    def __init__(self, cfg: Any, params: Iterable[Tensor]):
+        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's would make an Adam
+        if not 0 <= cfg.muon_momentum < 1:
+            raise ValueError(f"--muon-momentum {cfg.muon_momentum}: choose a number from 0 to below 1")
+        params = list(params)
+        matrices = [parameter for parameter in params if is_matrix(parameter)]
+        if not matrices:
+            raise ValueError(
+                "--optimizer muon: this model has no linear layers with matrices of their own (--fp16 needs "
+                "--fp16-no-flatten-grads to keep them apart); choose adam"
+            )
+        others = [parameter for parameter in params if not is_matrix(parameter)]
+        self._optimizer = MuonWithAdam(matrices, others, cfg.muon_momentum, **self.optimizer_config)
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """No: a matrix has to stay one."""
+        return False

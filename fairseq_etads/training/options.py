@@ -1,0 +1,314 @@
+"""The options of ``--task summarization``, those of decoding among them."""
+
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Any, Dict, Optional
+
+from fairseq.data.indexed_dataset import get_available_dataset_impl
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.configs import GenerationConfig
+from omegaconf import II, DictConfig
+
+from ..platform.compat import replacements_file
+from ..search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
+from ..search.penalties import Scoring
+from ..search.settings import SearchSettings
+from ..text.words import SENTENCE_MARK, WORD_KINDS
+from .validation import POST_PROCESS
+
+AUXILIARY_TASKS = ("none", "entailment")
+TRUNCATE_SOURCE = 400
+TRUNCATE_TARGET = 100
+"""ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
+
+
+@dataclass
+class SummarizationConfig(FairseqDataclass):
+    """Options of ``--task summarization``."""
+
+    data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "data directory made by fairseq-preprocess (several, separated by colons: one an epoch in turn)"
+        },
+    )
+    source_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the document files (default: found in DATA)", "argparse_alias": "-s"},
+    )
+    target_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "suffix of the summary files (default: found in DATA)", "argparse_alias": "-t"},
+    )
+    truncate_source: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "read the first N tokens of a document "
+            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)"
+        },
+    )
+    truncate_target: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "learn the first N tokens of a summary "
+            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
+        },
+    )
+    no_end_if_cut: bool = field(
+        default=False,
+        metadata={
+            "help": "do not teach the end symbol where --truncate-target cuts a summary: its last target is a word "
+            "(See et al. 2017)"
+        },
+    )
+    init_from: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "begin training with the weights of this checkpoint that the model has under the same name, for "
+            "example those of a model without pointer or coverage; ignored when training resumes"
+        },
+    )
+    extractor: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "begin training with the weights of this sentence extractor's checkpoint inside a model with "
+            "--sentence-attention extractor; ignored when training resumes"
+        },
+    )
+    labels: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with the labels that etads-labels made, for content selectors, --extraction-loss and "
+            "--selection-loss (default: DATA)"
+        },
+    )
+    auxiliary_task: ChoiceEnum(AUXILIARY_TASKS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "what the encoder of a recurrent model learns beside summarisation. entailment: what a premise "
+            "says of a hypothesis (Li et al. 2018)"
+        },
+    )
+    auxiliary_data: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with its pairs: files *train*.jsonl as of SNLI and MultiNLI, or *train*.tsv as of etads-nli"
+        },
+    )
+    auxiliary_every: str = field(
+        default="100:10",
+        metadata={"help": "N:M: after each N updates of summarisation come M of the auxiliary task"},
+    )
+    auxiliary_batch_size: int = field(default=64, metadata={"help": "pairs in a batch of the auxiliary task"})
+    auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
+        default="ptb",
+        metadata={"help": "how its texts are cut into words: as etads-prepare --words has cut the documents"},
+    )
+    auxiliary_keep_case: bool = field(default=False, metadata={"help": "do not lower-case its texts"})
+    left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
+    left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
+    upsample_primary: int = field(
+        default=-1, metadata={"help": "how often to repeat the first of several combined training sets"}
+    )
+    sort_within: int = field(
+        default=0,
+        metadata={
+            "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort all once and "
+            "shuffle batches, as fairseq does; Nallapati et al.: 10)"
+        },
+    )
+    allow_unk: bool = field(
+        default=SearchSettings.allow_unk,
+        metadata={"help": "let pointer models write <unk>; by default they copy some word instead"},
+    )
+    replace_unknown: bool = field(
+        default=SearchSettings.replace_unk,
+        metadata={
+            "help": "write the document's most attended word in the place of an unknown one; fairseq's --replace-unk "
+            "does the same, but fairseq-generate refuses it for binarised data"
+        },
+    )
+    coverage_penalty: float = field(
+        default=Scoring.coverage_penalty,
+        metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"},
+    )
+    coverage_penalty_type: ChoiceEnum(COVERAGE_KINDS) = field(  # type: ignore[valid-type]
+        default=Scoring.coverage_penalty_type,
+        metadata={"help": "summary: a price for reading a word twice; wu: for leaving words unread"},
+    )
+    stepwise_coverage_penalty: bool = field(
+        default=Scoring.stepwise_coverage_penalty,
+        metadata={"help": "let the coverage penalty steer the beam at every step"},
+    )
+    length_penalty_type: ChoiceEnum(LENGTH_KINDS) = field(  # type: ignore[valid-type]
+        default=Scoring.length_penalty_type,
+        metadata={"help": "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)"},
+    )
+    length_penalty_beta: float = field(
+        default=Scoring.length_penalty_beta, metadata={"help": "beta of --length-penalty-type wu"}
+    )
+    ngram_ignore_tokens: str = field(
+        default=" ".join(SearchSettings.ngram_ignore_tokens),
+        metadata={"help": "tokens, separated by spaces, that may repeat in spite of --no-repeat-ngram-size"},
+    )
+    exact_length: int = field(
+        default=SearchSettings.exact_length,
+        metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
+    )
+    min_sentences: int = field(
+        default=SearchSettings.min_sentences,
+        metadata={
+            "help": f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)'
+        },
+    )
+    extractive_weights: str = field(
+        default="",
+        metadata={
+            "help": "five weights separated by commas: of a word's log p, and of its being a word of the document, "
+            "ending a bigram of it, ending a trigram of it, and standing there before the last word (released: "
+            "1,4.849,1.213,-13.383,-0.529)"
+        },
+    )
+    recombine: int = field(
+        default=SearchSettings.recombine,
+        metadata={"help": "of hypotheses with the same last N tokens only the best goes on (ABS: 5; 0: off)"},
+    )
+    selection: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "folder with the probabilities that etads-select wrote: --pointer soft copies only words that a "
+            "selector finds likely (Gehrmann et al. 2018; fairseq-generate only)"
+        },
+    )
+    selection_threshold: float = field(
+        default=SearchSettings.selection_threshold,
+        metadata={"help": "with --selection, words whose probability is above X may be copied"},
+    )
+    selection_factor: float = field(
+        default=SearchSettings.selection_factor,
+        metadata={
+            "help": "with --selection, the copying of each of these words is made X times as likely, before all "
+            "is divided by the sum"
+        },
+    )
+    shortlist: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "file that etads-shortlist made: the softmax runs over the words that are frequent or go with the "
+            "words of the document, which is faster with a large vocabulary (default: over all words)"
+        },
+    )
+    early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
+        default=SearchSettings.early_stopping,
+        metadata={
+            "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
+            "unfinished one can still be better; heuristic: when none would be by ending at once, for half the work "
+            "(default: admissible with a coverage or wu length penalty, else fairseq)"
+        },
+    )
+    infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
+        default=SearchSettings.infer_dtype,
+        metadata={"help": "number format in generation (default: the model's; auto tries which is the fastest here)"},
+    )
+    eval_rouge: bool = field(
+        default=False,
+        metadata={
+            "help": "generate summaries in validation and log rouge1, rouge2, rougeL (F1), for example for "
+            "--best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
+        },
+    )
+    eval_rouge_samples: int = field(
+        default=200, metadata={"help": "how many documents of a validation set, from its first"}
+    )
+    eval_rouge_args: str = field(
+        default="{}",
+        metadata={
+            "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' '
+            "(default: those of fairseq-generate, but max_len_b is --truncate-target)"
+        },
+    )
+    eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
+        default="auto", metadata={"help": "how subwords are joined (default: found out from the dictionary)"}
+    )
+    eval_rouge_detok: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "tokenizer that turns words back into text before they are scored: etads, moses, … "
+            "(default: none; ROUGE splits at punctuation in any case)"
+        },
+    )
+    eval_rouge_detok_args: str = field(default="{}", metadata={"help": "its options as JSON"})
+    eval_rouge_print_samples: int = field(default=0, metadata={"help": "older name of --validation-samples"})
+    validation_samples: int = field(
+        default=0,
+        metadata={
+            "help": "in each validation, log the first N documents of each validation set with their summaries and "
+            "references as text; --eval-rouge-args are the options of generation, with or without --eval-rouge"
+        },
+    )
+    save_dir: str = II("checkpoint.save_dir")
+    restore_file: str = II("checkpoint.restore_file")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
+    maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
+    seed: int = II("common.seed")
+    clip_norm: float = II("optimization.clip_norm")
+    train_subset: str = II("dataset.train_subset")
+    batch_size: Optional[int] = II("dataset.batch_size")
+    dataset_impl: Optional[ChoiceEnum(get_available_dataset_impl())] = II(  # type: ignore[valid-type]
+        "dataset.dataset_impl"
+    )
+    required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
+
+
+_FAIRSEQS_NAMES = {
+    "beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty", "unnormalized": "normalize_scores",
+    **{name: name for name in ("max_len_a", "max_len_b", "min_len", "temperature", "match_source_len", "lm_weight",
+                               "no_repeat_ngram_size")},
+}  # fmt: skip
+"""What fairseq calls an option of decoding that it hands to the generator itself -> what the generator calls it."""
+_OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _FAIRSEQS_NAMES.values())
+_SEARCHES = (
+    "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
+    "sampling_topp", "score_reference",
+)  # fmt: skip
+
+
+def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
+    """SummaryGenerator's arguments beyond those that fairseq gives it.
+
+    Args:
+        cfg: the task's options.
+        args: fairseq's options of generation. Those of :class:`SearchSettings` that they have, too, replace the task's.
+
+    Raises:
+        ValueError: ``args`` are fairseq's configuration and have an option that neither fairseq nor this project has.
+    """
+    _refuse_unknown(args)
+    options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
+    options["keep_attention"] = False  # fairseq's commands look at it only for alignments
+    options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
+    for name, value in options.items():  # fairseq's enumerations of choices are not strings
+        options[name] = str(value) if isinstance(value, Enum) else value
+    # the hub's configuration makes strings of True and False
+    given = {True: "", "True": "", False: None, "False": None}.get(
+        options.get("replace_unk"), options.get("replace_unk")
+    )
+    return {
+        **options,
+        "print_alignment": options.get("print_alignment") or None,
+        "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
+        # with a dictionary of replacements (--replace-unk FILE) fairseq replaces the words, by our alignment
+        "source_dictionary": None if replacements_file(given or "") else source_dictionary,
+    }
+
+
+def _refuse_unknown(args: Any) -> None:
+    """Raise ValueError for an option that does not exist, if ``args`` are options of generation and nothing else."""
+    if not isinstance(args, DictConfig):
+        return
+    ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}
+    unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
+    if unknown:
+        known = ", ".join(sorted({*ours, *_FAIRSEQS_NAMES, *_SEARCHES}))
+        raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")

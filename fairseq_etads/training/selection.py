@@ -1,0 +1,150 @@
+"""The criterions ``selection_nll`` and ``extractor_nll``: how likely a selector finds its labels.
+
+The first is for labels of words or sentences, the second for sentences in the order of a summary.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ..data.labels.scores import EDGES, best_f1, roc_area
+from ..layers.capabilities import unwrapped
+from ..layers.tagging import selection_losses, sentence_loss
+
+
+@dataclass
+class SelectionNLLConfig(FairseqDataclass):
+    """``--criterion selection_nll`` has no options."""
+
+
+@register_criterion("selection_nll", dataclass=SelectionNLLConfig)
+class SelectionNLL(FairseqCriterion):
+    """Negative log-likelihood of labels: of words their mean, of sentences the mean over each document's.
+
+    It logs the loss in bits, and over all units "auc", the area under the ROC curve, "f1", the best F1 of any
+    threshold, "f1_threshold", that probability, and "positive", the share of units that are labelled 1.
+    """
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss of a batch, what to divide it by, and what to log."""
+        if "labels" not in sample:
+            raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
+        tokens = sample["net_input"]["src_tokens"]
+        logits, real = model(**sample["net_input"])
+        labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)
+        real = real & (labels >= 0)
+        if model.unit == "sentences":
+            loss, size = sentence_loss(logits, labels, real).sum(), len(logits)
+        else:
+            loss, size = selection_losses(logits, labels, real).sum(), int(real.sum())
+        return (
+            loss,
+            max(size, 1),
+            {
+                "loss": float(loss.detach()),
+                "ntokens": sample["ntokens"],
+                "nsentences": len(logits),
+                "sample_size": max(size, 1),
+                "histogram": histogram(logits.detach(), labels, real),
+            },
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up the figures of all batches and workers; the loss is in bits."""
+        size = sum(output["sample_size"] for output in logging_outputs)
+        loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
+        metrics.log_scalar("loss", loss, size, round=4)
+        counts = sum(output["histogram"] for output in logging_outputs)
+        metrics.log_scalar("_selection", counts)
+        metrics.log_derived("auc", lambda meters: round(roc_area(meters["_selection"].sum), 4))
+        metrics.log_derived("f1", lambda meters: round(best_f1(meters["_selection"].sum)[0], 4))
+        metrics.log_derived("f1_threshold", lambda meters: round(best_f1(meters["_selection"].sum)[1], 4))
+        metrics.log_derived("positive", lambda meters: round(_positive(meters["_selection"].sum), 4))
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """No: one of the figures is a table."""
+        return False
+
+
+def _positive(counts: Any) -> float:
+    return float(counts[1].sum() / max(float(counts.sum()), 1))
+
+
+def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+    """How many units with label 0, and with 1, have a logit between two neighbouring ones of EDGES.
+
+    Args:
+        logits, labels, real: (B, U).
+
+    Returns:
+        (2, bins), float64, on the CPU: safe to store in a checkpoint.
+    """
+    bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
+    rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
+    return torch.bincount(rows + bins, minlength=2 * (len(EDGES) + 1)).double().view(2, -1)
+
+
+@dataclass
+class ExtractorNLLConfig(FairseqDataclass):
+    """``--criterion extractor_nll`` has no options."""
+
+
+@register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
+class ExtractorNLL(FairseqCriterion):
+    """Negative log-likelihood of the sentences that match the summary's, one after another: the mean over all of them.
+
+    It knows nothing of an end, and a sentence that was taken may be found likely again. It logs the loss in bits, and
+    "accuracy", the share of the steps at which the right sentence is the likeliest.
+    """
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """The loss of a batch, the number of its steps, and what to log."""
+        if "labels" not in sample:
+            raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
+        labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
+        logits, _ = model(**sample["net_input"], chosen=labels)
+        loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
+        steps = int((labels >= 0).sum())
+        return (
+            loss,
+            max(steps, 1),
+            {
+                "loss": loss.detach(),
+                "ntokens": sample["ntokens"],
+                "nsentences": len(labels),
+                "sample_size": max(steps, 1),
+                "right": ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum(),
+                "steps": steps,
+            },
+        )
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Add up the figures of all batches and workers; the loss is in bits."""
+
+        def total(name: str) -> float:
+            return sum(float(output.get(name, 0)) for output in logging_outputs)
+
+        size, steps = total("sample_size"), total("steps")
+        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=4)
+        metrics.log_scalar("accuracy", total("right") / max(steps, 1), steps, round=4)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def only_first_sentences(labels: Tensor, most: int) -> Tensor:
+    """Sentences (B, T) without those from number ``most`` on, which are not read; -1 behind the last that is left."""
+    kept = (labels >= 0) & (labels < most)
+    order = (~kept).int().argsort(dim=1, stable=True)  # those that are kept first, in their order
+    return labels.masked_fill(~kept, -1).gather(1, order)

@@ -1,0 +1,398 @@
+"""The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
+
+import filecmp
+import logging
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, data_utils
+from fairseq.search import PrefixConstrainedBeamSearch
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks.translation import load_langpair_dataset
+from torch import Tensor
+
+from ..data.checked import CheckedTask
+from ..data.factors import FactoredTask
+from ..data.pairs import SummarizationDataset
+from ..data.selection import SelectedTask
+from ..data.shortlist_file import read_shortlist
+from ..data.unknown_words import check_data
+from ..generation import SummaryGenerator
+from ..kernels.linear import mark_matrices
+from ..models.foreign import ForeignModels
+from ..models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
+from ..platform.compat import skips_overflows
+from ..search.reference_scores import score_references
+from ..systems.entailment.auxiliary import AuxiliaryTraining
+from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from .checks import CheckedOptions
+from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
+from .validation import ValidationSummaries, check_best_metric
+
+logger = logging.getLogger(__name__)
+
+
+@register_task("summarization", dataclass=SummarizationConfig)
+class SummarizationTask(
+    CheckedTask, CheckedOptions, FactoredTask, SelectedTask, AuxiliaryTraining, ForeignModels, FairseqTask
+):
+    """fairseq's task for summarising documents.
+
+    Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
+    much of a document as training did, and refuses another dictionary.
+
+    Raises:
+        ValueError: an option has an impossible value.
+        FileNotFoundError: the data directory, a dictionary or a split is missing.
+        InputError: a file of the data is not what its SHA256SUMS says.
+    """
+
+    def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
+        super().__init__(cfg)
+        self.src_dict = src_dict
+        self.tgt_dict = tgt_dict
+        for option in ("truncate_source", "truncate_target"):
+            value = getattr(cfg, option)
+            if value is not None and value < 1:
+                raise ValueError(f"--{option.replace('_', '-')} {value}: choose 1 or more tokens")
+        self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
+        self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
+        self.no_end_if_cut = bool(cfg.no_end_if_cut)
+        self._trained: Optional[Dict[str, Any]] = None
+        self._training_batches: Any = None
+        if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
+            raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
+        check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
+        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
+
+    @classmethod
+    def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
+        """Find the data directory and load its dictionaries."""
+        if not cfg.data:
+            raise ValueError("no data directory given: name the one that fairseq-preprocess or etads-prepare made")
+        directory = utils.split_paths(cfg.data)[0]
+        if not os.path.isdir(directory):
+            raise FileNotFoundError(
+                f'the data directory (DATA) "{directory}" does not exist; '
+                "make it with etads-prepare or fairseq-preprocess"
+            )
+        if cfg.source_lang is None or cfg.target_lang is None:
+            cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
+        if cfg.source_lang is None or cfg.target_lang is None:
+            raise FileNotFoundError(
+                f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
+                "make it with etads-prepare or fairseq-preprocess, or name the suffixes with -s and -t"
+            )
+        paths = [os.path.join(directory, f"dict.{side}.txt") for side in (cfg.source_lang, cfg.target_lang)]
+        for path in paths:
+            if not os.path.isfile(path):
+                name = os.path.basename(path)
+                raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
+        checksums = cls.check_dictionaries(directory)
+        src_dict = tgt_dict = cls.load_dictionary(paths[0])
+        src_dict.grows = True  # so that a word that is in no file can be copied, too
+        if not filecmp.cmp(paths[0], paths[1], shallow=False):
+            tgt_dict = cls.load_dictionary(paths[1])
+            if tgt_dict.symbols == src_dict.symbols:  # one dictionary, with a bound for each side
+                if tgt_dict.known_words > src_dict.known_words:
+                    raise ValueError(
+                        f"{paths[1]} knows {tgt_dict.known_words:,} of the words that it shares with {paths[0]}, which "
+                        f"knows only {src_dict.known_words:,}: were --srcdict and --tgtdict of fairseq-preprocess "
+                        "exchanged?"
+                    )
+                tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
+        for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
+            known = dictionary.known_words
+            logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+        task = cls(cfg, src_dict, tgt_dict)
+        task.checked[directory] = checksums
+        return task
+
+    @classmethod
+    def load_dictionary(cls, filename: str) -> SummarizationDictionary:
+        """Read ``dict.*.txt``: known words, then the copy tail, whose counts are 0."""
+        return SummarizationDictionary.load(filename)
+
+    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build the model, remember which factors it reads, begin with the weights of --init-from and --extractor."""
+        model = super().build_model(cfg, *args, **kwargs)
+        self.read_factors(getattr(model, "factors", ()))
+        self.read_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
+        if self.is_loading:
+            return model
+        mark_matrices(model)
+        if self.cfg.init_from and is_first_launch(self.cfg):
+            load_initial_weights(model, self.cfg.init_from, self)
+        if self.cfg.extractor:
+            extractor = extractor_to_begin_with(model, self.cfg.extractor)
+            if is_first_launch(self.cfg, "--extractor"):
+                load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
+        return model
+
+    def __getstate__(self) -> Dict[str, Any]:
+        """What is pickled or copied: all but iterators over data, which cannot be and are made again when needed."""
+        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None}
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a checkpoint is being loaded, and no new model is trained."""
+        return self._trained is not None
+
+    def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """As fairseq's, but training that goes on in a later epoch has the batches of one without interruption.
+
+        fairseq 0.12.3 draws batches, which it keeps for all epochs, with --seed plus the epoch that it starts with.
+        """
+        epoch = kwargs.get("epoch", 1)
+        anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+        if anew or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
+            iterator = super().get_batch_iterator(dataset, *args, **kwargs)
+        else:
+            iterator = super().get_batch_iterator(dataset, *args, **{**kwargs, "epoch": 1})
+            iterator.epoch = max(epoch, 1)
+            dataset.set_epoch(epoch)
+        if dataset is self.datasets.get(self.cfg.train_subset):
+            self._training_batches = iterator
+        return iterator
+
+    def begin_epoch(self, epoch: int, model: Any) -> None:
+        """Let a model scale its word vectors that have grown long, before each epoch of training.
+
+        fairseq also calls this when training goes on in the middle of an epoch, whose beginning has been.
+        """
+        super().begin_epoch(epoch, model)
+        begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
+        if hasattr(model, "scale_long_rows") and not begun:
+            model.scale_long_rows()
+
+    def train_step(
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
+    ) -> Any:
+        """One training step; tells the criterion which update it is."""
+        if self._summaries is not None:
+            self._summaries.forget()
+        if hasattr(criterion, "set_num_updates"):
+            criterion.set_num_updates(update_num, skips_overflows(optimizer))
+        self.check_unchanged()
+        return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
+
+    def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
+        """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; samples are logged."""
+        self.check_unchanged()
+        if not sample:  # what fairseq-validate gives a worker for which no batch is left
+            return torch.zeros(()), 0, {}
+        loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
+        if self._summaries is not None:
+            logging_output.update(self._summaries.score(sample, model))
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """As fairseq's, with ROUGE if it was computed."""
+        super().reduce_metrics(logging_outputs, criterion)
+        ValidationSummaries.reduce_metrics(logging_outputs)
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Load one split, truncated."""
+        paths = utils.split_paths(self.cfg.data)
+        if split != self.cfg.train_subset:
+            paths = paths[:1]  # validation and test data are only in the first directory
+        directory = paths[(epoch - 1) % len(paths)]
+        self.check_split(directory, split)
+        try:
+            pairs = load_langpair_dataset(
+                directory,
+                split,
+                self.cfg.source_lang,
+                self.src_dict,
+                self.cfg.target_lang,
+                self.tgt_dict,
+                combine=combine,
+                dataset_impl=self.cfg.dataset_impl,
+                upsample_primary=self.cfg.upsample_primary,
+                left_pad_source=self.cfg.left_pad_source,
+                left_pad_target=self.cfg.left_pad_target,
+                max_source_positions=None,
+                max_target_positions=None,
+            )
+        except FileNotFoundError:
+            suffix = f".{self.cfg.source_lang}-{self.cfg.target_lang}.{self.cfg.source_lang}.idx"
+            names = os.listdir(directory) if os.path.isdir(directory) else []
+            found = sorted(name[: -len(suffix)] for name in names if name.endswith(suffix))
+            raise FileNotFoundError(
+                f'no split "{split}" (--train-subset, --valid-subset or --gen-subset) in "{directory}"; '
+                f"it has: {', '.join(found) or 'none'}"
+            ) from None
+        dataset = SummarizationDataset(
+            pairs.src,
+            pairs.src_sizes,
+            self.src_dict,
+            pairs.tgt,
+            pairs.tgt_sizes,
+            self.tgt_dict,
+            truncate_source=self.truncate_source,
+            truncate_target=self.truncate_target,
+            ends_if_cut=not self.no_end_if_cut,
+            name=split,
+            factors=self.load_factors(directory, split, pairs.src_sizes),
+            sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
+            references=0 if self._summaries is None or split == self.cfg.train_subset else self._summaries.documents,
+            left_pad_source=self.cfg.left_pad_source,
+            left_pad_target=self.cfg.left_pad_target,
+            shuffle=(split != "test"),
+            pad_to_multiple=self.cfg.required_seq_len_multiple,
+        )
+        dataset.token_values = self.load_token_values(directory, split, dataset, self.truncate_source)
+        check_data(split, dataset, self._pointer, self)
+        self.datasets[split] = dataset
+
+    def build_dataset_for_inference(
+        self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
+    ) -> SummarizationDataset:
+        """Documents typed or piped into ``fairseq-interactive``, truncated as in training.
+
+        Raises:
+            ValueError: the model reads source factors, which typed words do not have.
+        """
+        self.refuse_plain_words()
+        return SummarizationDataset(
+            src_tokens,
+            src_lengths,
+            self.src_dict,
+            tgt_dict=self.tgt_dict,
+            truncate_source=self.truncate_source,
+            truncate_target=self.truncate_target,
+            left_pad_source=self.cfg.left_pad_source,
+            constraints=constraints,
+        )
+
+    def build_generator(
+        self,
+        models: List[Any],
+        args: Any,
+        seq_gen_cls: Optional[Any] = None,
+        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Optional[Callable[[int, Tensor], List[int]]] = None,
+    ) -> Any:
+        """As fairseq's, but a :class:`SummaryGenerator` with the task's options unless another class is asked for.
+
+        Args:
+            args: fairseq's options of generation; ``--score-reference`` gives fairseq's SequenceScorer. Options of the
+                task's decoding are taken from here, too, before the task's own (``hub.translate(…, exact_length=7)``).
+
+        Raises:
+            ValueError: an option does not exist, has an impossible value or no effect, or does not go with another.
+        """
+        options = dict(extra_gen_cls_kwargs or {})
+        if seq_gen_cls is None:
+            seq_gen_cls = SummaryGenerator
+            options = {**search_options(self.cfg, args, self.src_dict), **options}
+            shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
+            if shortlist:
+                options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
+            if getattr(args, "lm_path", None) and "lm_model" not in options:
+                raise ValueError(
+                    "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
+                )
+        generator = super().build_generator(
+            models,
+            args,
+            seq_gen_cls=seq_gen_cls,
+            extra_gen_cls_kwargs=options,
+            prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
+        )
+        if isinstance(generator, SummaryGenerator):
+            if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
+                raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
+            settings = generator.settings
+            logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
+        return generator
+
+    def inference_step(
+        self,
+        generator: Any,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
+        self.check_unchanged()
+        if isinstance(generator, SequenceScorer):
+            score = super().inference_step
+            return score_references(models, sample, self.tgt_dict.pad(), lambda *batch: score(generator, *batch))
+        hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
+        tokens = sample["net_input"]["src_tokens"]
+        no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
+        empty = no_word.all(dim=1).nonzero().flatten().tolist()
+        for row in empty:
+            hypotheses[row] = [self._empty_hypothesis(hypotheses[row][0])]
+        if empty:
+            which = f" (numbers {', '.join(str(int(sample['id'][row])) for row in empty)})" if "id" in sample else ""
+            logger.warning(f"{len(empty)} empty document(s){which}: their summaries are empty")
+        return hypotheses
+
+    def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
+        """A hypothesis of the end symbol alone, with probability 1."""
+        attention = hypothesis.get("attention")
+        return {
+            **hypothesis,
+            "tokens": hypothesis["tokens"].new_tensor([self.tgt_dict.eos()]),
+            "score": torch.zeros(()),
+            "positional_scores": hypothesis["positional_scores"].new_zeros(1),
+            "attention": None if attention is None else attention[..., :1],
+            "alignment": torch.empty(0),
+            **({"copied_from": hypothesis["tokens"].new_tensor([-1])} if "copied_from" in hypothesis else {}),
+            **({"features": torch.zeros_like(hypothesis["features"])} if "features" in hypothesis else {}),
+        }
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What is stored in a checkpoint: truncation lengths and dictionary fingerprints."""
+        return {
+            **super().state_dict(),
+            "truncate_source": self.truncate_source,
+            "truncate_target": self.truncate_target,
+            "no_end_if_cut": self.no_end_if_cut,
+            "source_dictionary": fingerprint(self.src_dict),
+            "target_dictionary": fingerprint(self.tgt_dict),
+            "factor_dictionaries": self.factor_fingerprints(),
+        }
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
+
+        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
+        command's own options hold, as for everything else in fairseq.
+        """
+        check_trained_with(state_dict, self.src_dict, self.tgt_dict)
+        self.check_factors(state_dict.get("factor_dictionaries", {}))
+        first, self._trained = self._trained is None, state_dict
+        for option in ("truncate_source", "truncate_target"):
+            trained = state_dict.get(option)
+            if trained is None or getattr(self.cfg, option) is not None:
+                continue
+            # of an ensemble, the shortest: no model can read further than it has learnt to
+            setattr(self, option, trained if first else min(trained, getattr(self, option)))
+        self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
+        super().load_state_dict(state_dict)
+
+    def max_positions(self) -> Tuple[int, int]:
+        """Longest source and target after truncation, with the end symbol."""
+        return self.truncate_source + 1, self.truncate_target + 1
+
+    def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
+        """``max_positions`` of the checkpoint being loaded; None while training a new model."""
+        if self._trained is None or "truncate_source" not in self._trained:
+            return None, None
+        return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.src_dict
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        return self.tgt_dict

@@ -1,0 +1,255 @@
+"""Summaries in validation: their ROUGE (``--eval-rouge``), and samples to read (``--validation-samples``)."""
+
+import json
+import logging
+import re
+from argparse import Namespace
+from dataclasses import fields
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, encoders
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.logging import metrics
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from torch import Tensor
+
+from ..evaluation.rouge import METRICS, Settings, score_pair
+from ..layers.capabilities import unwrapped
+from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
+
+logger = logging.getLogger(__name__)
+sample_logger = logging.getLogger(f"{__name__}.samples")
+"""Logs samples from every worker: fairseq silences the root logger of all but the first, and any may have a sample. (A
+worker without a last batch repeats the first batch of all, so a sample can be logged twice.)"""
+sample_logger.setLevel(logging.INFO)
+
+POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
+"""Values of ``--eval-rouge-post-process``: "auto", what fairseq's ``--post-process`` takes, or GPT-2's pieces."""
+
+SHOWN_DOCUMENT = 200
+"""Characters of a sample's document that are logged."""
+
+_BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
+_BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
+UNKNOWN_WORD = "<unk>"
+_UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordofreference"}
+
+
+def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
+    """Refuse a ``--best-checkpoint-metric`` that would fail hours later, or choose the worst checkpoint.
+
+    Raises:
+        ValueError: it is a ROUGE metric, but ROUGE is not computed or would be minimised.
+    """
+    if metric not in METRICS:
+        return
+    if not eval_rouge:
+        raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
+    if not maximize:
+        raise ValueError(f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric; more is better")
+
+
+def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
+    """The JSON object that is the value of a command line's ``option``; ValueError if it is something else."""
+    try:
+        values = json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{option} '{text}': not JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{option} '{text}': must be a JSON object, such as {{\"beam\": 4}}")
+    return values
+
+
+def generation_options(text: Optional[str], longest: int) -> Any:
+    """fairseq's options of generation, read from a JSON object.
+
+    Args:
+        text: the JSON. longest: the value of ``max_len_b`` if the JSON has none.
+
+    Raises:
+        ValueError: not JSON, an unknown option, or a value of the wrong type.
+    """
+    option = "--eval-rouge-args"
+    values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
+    known = sorted({field.name for field in fields(GenerationConfig)} - {"_name", "score_reference"})
+    for name in values:
+        if name not in known:
+            raise ValueError(
+                f'{option}: there is no "{name}"; choose of {", ".join(known)}. The options of the task, such as '
+                "--coverage-penalty, are given to fairseq-train itself"
+            )
+    try:
+        return OmegaConf.merge(OmegaConf.structured(GenerationConfig), {"max_len_b": longest, **values})
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{option} '{text}': {str(error).splitlines()[0]}") from None
+
+
+class ValidationSummaries:
+    """Generates summaries of the first documents of a validation set, for their ROUGE and for samples in the log.
+
+    Samples are logged as text. Without ``--eval-rouge-detok``, the dictionary tells of which kind the words are
+    (:func:`detect_words`), and ROUGE is that of the words as they are in the data.
+
+    Workers log sums over documents and the number of documents, so that the means do not depend on batches or on the
+    number of workers. The generator is built for the first batch of a validation and dropped before the next training
+    step: its copies of the model would be out of date then, and take memory during training.
+
+    Args:
+        task: the summarization task, which builds the generator and has the dictionary.
+        cfg: the task's options.
+
+    Raises:
+        ValueError: an option has an impossible value.
+    """
+
+    def __init__(self, task: Any, cfg: Any):
+        self.task = task
+        if cfg.eval_rouge_samples < 1:
+            raise ValueError(f"--eval-rouge-samples {cfg.eval_rouge_samples}: choose 1 or more")
+        self.scored = cfg.eval_rouge_samples if cfg.eval_rouge else 0
+        self.shown = max(cfg.validation_samples, cfg.eval_rouge_print_samples)
+        self.documents = max(self.scored, self.shown)
+        self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
+        self.post_process = str(cfg.eval_rouge_post_process)
+        if self.post_process == "auto":
+            self.post_process = detect_subwords(task.target_dictionary)
+        self.pieces = gpt2_pieces(cfg.data) if self.post_process == "gpt2" else None
+        if self.post_process == "gpt2" and self.pieces is None:
+            missing = f"{' and '.join(GPT2_FILES)} are not beside DATA, where etads-prepare --tokens gpt2 puts them"
+            if str(cfg.eval_rouge_post_process) == "gpt2":
+                raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
+            logger.warning(f"--eval-rouge: ROUGE is that of the numbers of pieces, because {missing}")
+        self.detokenizer = None
+        if cfg.eval_rouge_detok:
+            options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
+            names = encoders.TOKENIZER_REGISTRY
+            if cfg.eval_rouge_detok not in names:
+                raise ValueError(f"--eval-rouge-detok {cfg.eval_rouge_detok}: choose of {', '.join(sorted(names))}")
+            self.detokenizer = encoders.build_tokenizer(Namespace(tokenizer=cfg.eval_rouge_detok, **options))
+        self._sample_detokenizer: Any = self.detokenizer
+        if self.shown and self.detokenizer is None:
+            kind = detect_words(task.target_dictionary, self.post_process)
+            self._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
+        self._generator: Optional[Any] = None
+        uses = [f"ROUGE of {self.scored:,}"] * bool(self.scored) + [f"{self.shown:,} in the log"] * bool(self.shown)
+        logger.info(
+            f"summaries of the first documents of a validation set ({', '.join(uses)}): at most "
+            f"{self.options.max_len_b} tokens, beam {self.options.beam}; subwords: {self.post_process}"
+        )
+
+    @staticmethod
+    def wanted(cfg: Any) -> bool:
+        """Whether the options ask for summaries in validation; ValueError for a number of samples below 0."""
+        for option in ("validation_samples", "eval_rouge_print_samples"):
+            if getattr(cfg, option) < 0:
+                raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 0 or more")
+        return bool(cfg.eval_rouge or cfg.validation_samples)
+
+    def forget(self) -> None:
+        """Drop the generator with its copies of the model; called before every training step.
+
+        A generator that were kept might not notice that the model has changed: fairseq's own optimisers change
+        parameters through ``.data``, which does not raise their version counters.
+        """
+        self._generator = None
+
+    def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
+        """The words of a text, subwords joined and the Penn Treebank's names of brackets replaced by brackets.
+
+        Args:
+            tokens: ids (T,) of the dictionary. unknown: what the unknown word becomes.
+        """
+        symbol = None if self.post_process == "none" else self.post_process
+        words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
+        if self.pieces is None:
+            text = dictionary.string(words, symbol, unk_string=unknown)
+        else:  # they know no other name of the unknown word
+            text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
+        return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
+
+    def decode(self, tokens: Tensor, role: str) -> str:
+        """The text of a summary as it is scored.
+
+        The unknown word becomes another word in hypotheses than in references, so that it never matches. ROUGE would
+        take ``-lrb-`` for the word "lrb", so it becomes a bracket.
+
+        Args:
+            tokens: ids (T,) of the dictionary. role: "hypothesis" or "reference".
+        """
+        text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
+        return text if self.detokenizer is None else self.detokenizer.decode(text)
+
+    def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
+        """Generate the summaries of a batch, score them, and log samples of them.
+
+        Args:
+            sample: a batch; "references" has, for each document to summarise, the ids (T,) of its whole summary, and
+                None for the others.
+
+        Returns:
+            "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
+            their scores (F1 in [0, 100]); nothing without ``--eval-rouge``.
+        """
+        rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
+        sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
+        if not rows:
+            return sums
+        settings = Settings(metrics=METRICS)
+        for row, tokens in zip(rows, self._generate(sample, model, rows)):
+            document, target = int(sample["id"][row]), sample["references"][row]
+            if document < self.shown:
+                self._log_sample(document, sample["net_input"]["src_tokens"][row], tokens, target)
+            if document < self.scored:
+                texts = self.decode(tokens, "hypothesis"), self.decode(target, "reference")
+                scores = score_pair([settings.prepare(text) for text in texts], settings)
+                sums["_rouge_documents"] += 1
+                for name, value in zip(METRICS, scores[:, 0].tolist()):
+                    sums[f"_{name}"] += 100 * value
+        return sums
+
+    def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
+        """Log a document (S,), its summary (T,) and the reference (T',), all ids, as text."""
+        source, target = self.task.source_dictionary, self.task.target_dictionary
+        for what, tokens, dictionary in (
+            ("document: ", document, source), ("summary:  ", summary, target), ("reference:", reference, target),
+        ):  # fmt: skip
+            text = self._sample_detokenizer.decode(self._words(tokens, dictionary, UNKNOWN_WORD))
+            if what == "document: " and len(text) > SHOWN_DOCUMENT:
+                text = f"{text[:SHOWN_DOCUMENT]}…"
+            sample_logger.info(f"validation sample {number} {what} {text}")
+
+    def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
+        """The best summary (ids, (T,)) of each of the documents in ``rows`` of a batch."""
+        model = unwrapped(model)
+        if self._generator is None:
+            self._generator = self.task.build_generator([model], self.options)
+        chosen = torch.tensor(rows, device=sample["net_input"]["src_tokens"].device)
+        part = {
+            "id": sample["id"][chosen],
+            "net_input": utils.apply_to_sample(lambda tensor: tensor[chosen], sample["net_input"]),
+        }
+        if "selection" in sample:
+            part["selection"] = sample["selection"][chosen]
+        cuda = chosen.is_cuda
+        # sampling (--eval-rouge-args) draws random numbers; training must go on with those that it would have drawn
+        with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
+            hypotheses = self.task.inference_step(self._generator, [model], part)
+        return [found[0]["tokens"] for found in hypotheses]
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
+        """Log the sums over all workers, and the means that fairseq derives from them at the end of a validation."""
+        if not any("_rouge_documents" in output for output in logging_outputs):
+            return
+        for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):
+            metrics.log_scalar_sum(name, sum(float(output.get(name, 0)) for output in logging_outputs))
+        for name in METRICS:
+            metrics.log_derived(
+                name,
+                lambda meters, name=name: round(
+                    meters[f"_{name}"].smoothed_value / max(meters["_rouge_documents"].smoothed_value, 1), 4
+                ),
+            )
