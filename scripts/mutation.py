@@ -53,6 +53,13 @@ def fail(message):
     raise SystemExit(2)
 
 
+def selected(name):
+    """The path of a test module below the repository, with the test that ``name`` may select in it."""
+    file, *test = name.split("::")
+    (path,) = (ROOT / "tests" / "unit").rglob(file)
+    return "::".join([str(path.relative_to(ROOT)), *test])
+
+
 def lay_out(module, folder):
     """The folder that mutmut works in: copies of the package and the tests, and its settings for this module."""
     for name in ("fairseq_etads", "tests"):
@@ -62,7 +69,7 @@ def lay_out(module, folder):
         "source_paths": ["fairseq_etads"],
         "only_mutate": [f"fairseq_etads/{module}.py"],
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],
-        "pytest_add_cli_args_test_selection": [f"tests/unit/{name}" for name in TESTS[module]],
+        "pytest_add_cli_args_test_selection": [selected(name) for name in TESTS[module]],
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ namespace=()
 if unshare -rm true 2>/dev/null; then namespace=(unshare -rm); fi
 status=0
 PYTHONPATH="$ROOT/tests${PYTHONPATH:+:$PYTHONPATH}" supervise ${namespace[@]+"${namespace[@]}"} python -m torture ${more[@]+"${more[@]}"} || status=$?
-readers=$ROOT/tests/unit/test_reader_inputs.py
+readers=$ROOT/tests/unit/preprocess/test_reader_inputs.py
 if [ "$examples" -gt 0 ] && [ -f "$readers" ]; then
     say "$examples made-up inputs for each reader"
     (cd "$ROOT" && ETADS_EXAMPLES=$examples pytest -q "$readers") >&2 || status=1

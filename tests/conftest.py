@@ -2,13 +2,18 @@
 
 import logging
 import signal
+import sys
 from multiprocessing import forkserver
+from pathlib import Path
 
 import pytest
 import seeds  # first: it replaces what test modules import and call
 import torch
 from browser import browser  # noqa: F401  # a fixture
 from hypothesis import seed, settings
+
+# test modules share a few helpers, and one may stand in another folder
+sys.path += [str(path) for path in sorted((Path(__file__).parent / "unit").rglob("*")) if path.is_dir()]
 
 # a shell starts background jobs with Ctrl-C ignored, and processes of the tests would inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "install.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "install.sh"
 PYTHON = """#!/bin/bash
 case "$*" in
     *" config list") cat "$FAKE/config" ;;

@@ -16,7 +16,7 @@ from fairseq_etads.jobs.architectures import PRESETS
 from fairseq_etads.jobs.configurations import write_configurations
 from fairseq_etads.training.task import SummarizationTask
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 def composed(path, **data):

@@ -204,7 +204,7 @@ def test_mechanisms_cost_what_the_docs_say():
     counts = [sum(p.numel() for p in abs_model(kind).parameters()) for kind in ("plain", "soft", "switch")]
     found = [counts[0], counts[1] - counts[0], counts[2] - counts[1]]
     assert found == [eval(formula, dict(small)) for formula in formulas.values()]
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
     rows = page[page.index("## ABS") :].splitlines()
     paper = {"D": 200, "e": 200, "g": 200, "h": 400, "C": 5, "V": 50_000}
     for option, formula in formulas.items():

@@ -13,7 +13,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEBIAN = config.BUNDLED / "debian"
 TEXT = (
     "Zyxomat is a small command line program which converts pictures between many formats. It reads and writes PNG, "

@@ -16,7 +16,7 @@ import fairseq_etads
 from fairseq_etads.platform.console import errors_in_one_line, run
 from fairseq_etads.platform.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENTRIES = dict(re.findall(r'"(etads-\w+)=([\w.]+:\w+)"', (ROOT / "setup.py").read_text()))
 ASK = """
 import contextlib, importlib, io, json, sys

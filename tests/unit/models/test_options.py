@@ -152,7 +152,7 @@ def test_combinations_run_and_their_costs_add_up(part, layers, pointer, document
 
 
 def test_the_documents_numbers_are_those_of_the_formulas():
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
     for (option, value), formula in COSTS.items():
         flag = f"--{option.replace('_', '-')}" + (f" {value}" if option in NAMED else "")
         row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
@@ -200,7 +200,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
 
 
 def test_the_documents_numbers_of_the_recurrent_family_are_those_of_the_formulas():
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
     page = page[page.index("## The recurrent family") :]
     paper = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10, "x": 128, "k": 200}
     for (option, _), formula in RECURRENT_COSTS.items():

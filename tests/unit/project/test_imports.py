@@ -12,7 +12,7 @@ import pytest
 import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
 FOR_PREPARATION = {"data", "platform", "plugin", "text", "vocabulary"}
 MOST_PACKAGES, MOST_ARROWS, MOST_FLAT = 23, 127, 6

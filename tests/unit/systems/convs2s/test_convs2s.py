@@ -318,7 +318,7 @@ def test_the_options_cost_what_the_page_says():
     assert counts[0] - counts[1] == V * (e + 1), "the table, and the length of each of its rows"
     one_less = sum(p.numel() for p in conv("plain", decoder_attention="[True, False, True]").parameters())
     assert plain - one_less == 2 * (16 * e + 16 + e)
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
     rows = page[page.index("## The convolutional family") :].splitlines()
     for option, number in (
         ("pointer soft", 256 * 512 + 512 + 256 + 1),

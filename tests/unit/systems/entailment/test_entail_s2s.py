@@ -147,7 +147,7 @@ def test_the_options_cost_what_the_page_says():
         small = {**RECURRENT, "decoder_hidden_size": 14, **options}
         return sum(parameter.numel() for parameter in make_model("gru_seq2seq", make_task(), **small).parameters())
 
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
     page = page[page.index("## The recurrent family") :]
     for option, formula in COSTS.items():
         name, _, value = option.partition(" ")

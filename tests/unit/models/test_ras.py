@@ -186,7 +186,7 @@ def test_the_options_cost_what_the_page_says():
         small = {**RECURRENT, "decoder_hidden_size": 14, "rnn_cell": "gru", **options}
         return sum(parameter.numel() for parameter in make_model("gru_seq2seq", make_task(), **small).parameters())
 
-    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
     for option, formula in COSTS.items():
         name, value = option.split()
         beside = {"bridge": "zero"} if name == "encoder" else {}

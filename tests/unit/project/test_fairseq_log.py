@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "fairseq_log.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "fairseq_log.py"
 spec = importlib.util.spec_from_file_location("fairseq_log", SCRIPT)
 fairseq_log = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fairseq_log)

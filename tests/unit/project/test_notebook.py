@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-NOTEBOOK = json.loads((Path(__file__).parents[2] / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+NOTEBOOK = json.loads((Path(__file__).parents[3] / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
 CELLS = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
