@@ -28,7 +28,7 @@ from documented import (
 from fairseq import options, utils
 from hydra._internal.utils import get_args_parser
 
-from fairseq_etads.text import records as new_documents
+from fairseq_etads.text import records
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")
@@ -67,7 +67,7 @@ case $name in
             *fairseq_log.py*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
-            *new_documents*) touched=("${!#}/documents" "${!#}/names") ;;
+            *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
         esac ;;
     fairseq-train)
@@ -85,7 +85,7 @@ what generate.sh wants to know of prepared data.
 
 @pytest.fixture(scope="module")
 def parsers():
-    commands = {**project_commands(), "new documents": new_documents.main}
+    commands = {**project_commands(), "new documents": records.main}
     return {name: parser_of(main) for name, main in commands.items()}
 
 
@@ -195,7 +195,7 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
         assert calls, "the script called nothing"
         for name, *arguments in calls:
             kind = (name, *sorted(word for word in arguments if word.startswith("--")))
-            if name == "python" and "new_documents" in arguments[1]:
+            if name == "python" and "text.records" in arguments[1]:
                 name, arguments = "new documents", arguments[2:]
             of_fairseqs_example = any("examples/pointer_generator" in word for word in arguments)  # an e2e test runs it
             if name == "python" or kind in seen or of_fairseqs_example:

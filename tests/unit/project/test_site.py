@@ -59,7 +59,9 @@ def test_every_page_and_module_is_in_it(site):
 
 
 def test_docstrings_link_to_what_they_name(site):
-    assert "#fairseq_etads.kernels.focus.focus_attention" in site["api/fairseq_etads.html"].references, "by focal_bias"
+    assert "#fairseq_etads.kernels.focus.focus_attention" in site["api/fairseq_etads.kernels.html"].references, (
+        "by focal_bias"
+    )
     assert {"fairseq_etads.evaluation.rouge.rouge", "fairseq_etads.evaluation.rouge.RougeReport"} <= site[
         "api/fairseq_etads.evaluation.html"
     ].anchors

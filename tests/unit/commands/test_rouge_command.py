@@ -34,11 +34,11 @@ def files(tmp_path):
 @pytest.mark.parametrize(
     "name, function",
     [
-        ("etads-rouge", "command:main"),
-        ("etads-compare", "compare_command:main"),
-        ("etads-analyse", "analysis_command:main"),
-        ("etads-human", "human_command:main"),
-        ("etads-plot", "curves_command:main"),
+        ("etads-rouge", "rouge:main"),
+        ("etads-compare", "compare:main"),
+        ("etads-analyse", "analyse:main"),
+        ("etads-human", "human:main"),
+        ("etads-plot", "plot:main"),
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):
@@ -46,7 +46,7 @@ def test_help_waits_for_no_slow_library(name, function):
     module, main_name = function.split(":")
     code = (
         f"import sys\nsys.argv = [{name!r}, '--help']\n"
-        f"from fairseq_etads.evaluation.{module} import {main_name} as main\n"
+        f"from fairseq_etads.commands.{module} import {main_name} as main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(*{'torch', 'fairseq', 'nltk', 'scipy', 'rouge_score', 'sacremoses'} & set(sys.modules), file=sys.stderr)"
     )
