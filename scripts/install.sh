@@ -6,7 +6,7 @@
 #   --venv DIR       where (default: $ETADS_VENV, or .venv in the repository); made if it is not there
 #   --python PYTHON  which Python makes it (default: python3); 3.9 or newer
 #   --cpu, --gpu     torch for processors alone, or with CUDA (default: with CUDA if there is an NVIDIA GPU)
-#   --dev            also what the tests need
+#   --dev            for contributors: what the tests need, and the sources here as they are, so that changes act at once
 #   --wheel FILE     install this wheel of fairseq-etads (default: build one from the sources here)
 #
 # On Linux, PyPI's torch brings CUDA: gigabytes to download, and about 5 GB on disk. torch for processors comes from
@@ -41,13 +41,18 @@ command -v c++ >/dev/null || command -v g++ >/dev/null ||
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$python" -m venv "$VENV"; }
 pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
 
+# Installed as they are, sources need installing again only where their metadata change: commands, requirements, version.
+editable=""
+[ -z "$extras" ] || [ -n "$wheel" ] || editable=$ROOT
+sources=(setup.py pyproject.toml MANIFEST.in README.md LICENSE)
+if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess); fi
+
 # from a copy: a build leaves folders where it runs, and would find what an earlier one left
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
-[ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - setup.py pyproject.toml MANIFEST.in README.md LICENSE \
-    fairseq_etads preprocess | tar -C "$copy" -xf -
-wanted=$("$VENV/bin/python" - "$copy" "$extras" <<'PYTHON'
+[ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
+wanted=$("$VENV/bin/python" - "$copy" "$extras$editable" <<'PYTHON'
 import hashlib, pathlib, sys
 root, digest = pathlib.Path(sys.argv[1]), hashlib.sha256(sys.argv[2].encode())
 for path in sorted(path for path in root.rglob("*") if path.is_file()):
@@ -123,10 +128,38 @@ if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     say "compiling fairseq"
     "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation fairseq-fixed
 fi
-say "installing fairseq-etads"
-[ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"
-wheel=$(echo "$copy"/*.whl)
-"${pip[@]}" install -c "$ROOT/constraints.txt" "$wheel$extras"
-# a change of the sources without a change of version would not be installed otherwise
-"${pip[@]}" install --no-deps --force-reinstall "$wheel"
+
+# link_packages: links to the packages in site-packages, where fairseq looks for --user-dir fairseq_etads from any folder.
+# pip is told of them, so that it removes them, and not what they lead to, before it installs another version.
+link_packages() {
+    "$VENV/bin/python" - "$ROOT" <<'PYTHON'
+import pathlib, shutil, sys, sysconfig
+root, site = pathlib.Path(sys.argv[1]), pathlib.Path(sysconfig.get_paths()["purelib"])
+(record,) = site.glob("fairseq_etads-*.dist-info/RECORD")
+with open(record, "a", encoding="utf-8") as file:
+    for name, folder in (("fairseq_etads", "fairseq_etads"), ("etads_preprocess", "preprocess")):
+        link = site / name
+        if link.is_dir() and not link.is_symlink() and not (link / "__init__.py").exists():
+            shutil.rmtree(link)  # caches that another version left
+        elif link.is_symlink():
+            link.unlink()
+        link.symlink_to(root / folder, target_is_directory=True)
+        file.write(f"{name},,\n")
+PYTHON
+}
+
+say "installing fairseq-etads${editable:+: the sources in $ROOT}"
+if [ -n "$editable" ]; then
+    isolation=(--no-build-isolation)
+    # the setuptools of Python 3.9 cannot do it; pip then fetches one that can
+    "$VENV/bin/python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 64)' || isolation=()
+    "${pip[@]}" install -c "$ROOT/constraints.txt" ${isolation[@]+"${isolation[@]}"} -e "$ROOT$extras"
+    link_packages
+else
+    [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"
+    wheel=$(echo "$copy"/*.whl)
+    "${pip[@]}" install -c "$ROOT/constraints.txt" "$wheel$extras"
+    # a change of the sources without a change of version would not be installed otherwise
+    "${pip[@]}" install --no-deps --force-reinstall "$wheel"
+fi
 echo "$wanted" > "$stamp"

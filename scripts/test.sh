@@ -26,6 +26,5 @@ cd "$ROOT"
 ruff check .
 ruff format --check .
 mypy
-# pytest and not "python -m pytest", which would test the sources here instead of the installed package
 # a process for each core; the tests of a file run in the same process, since they share what their fixtures train
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} pytest -n auto --dist loadfile --durations 40 --durations-min 5 ${more[@]+"${more[@]}"}

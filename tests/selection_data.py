@@ -16,7 +16,7 @@ def dictionary_of(texts, tail=()):
 
 
 def names_of_scores(scores):
-    """Weights of NovelSentences by the names of reference_selection.novel_sentences."""
+    """Weights of NovelSentences by the names of reference.novel_sentences."""
     return {
         **{"W_u": scores.sentence.weight, "b_u": scores.sentence.bias, "W_d": scores.document.weight},
         **{"b_d": scores.document.bias, "w_c": scores.content.weight[0], "b": scores.content.bias[0]},
@@ -25,7 +25,7 @@ def names_of_scores(scores):
 
 
 def names_of_extractor(extractor):
-    """Weights of a SentenceExtractor by the names of reference_selection.sentence_extractor."""
+    """Weights of a SentenceExtractor by the names of reference.sentence_extractor."""
     found = {"E": extractor.embed_tokens.weight, **names_of_scores(extractor.scores)}
     for name, network in (("words", extractor.words.rnn), ("sentences", extractor.sentences.rnn)):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -69,6 +69,28 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     assert {name.split("/")[0] for name in names} == set(FOLDERS), "tests, scripts or benchmarks are in it"
 
 
+def test_a_wheel_is_all_that_a_user_needs(wheel, tmp_path):
+    """The tests run the sources; here everything is read from an unpacked wheel: pages, samples, the bundled model."""
+    zipfile.ZipFile(wheel[1]).extractall(tmp_path / "installed")
+    (entry_points,) = tmp_path.glob("installed/*.dist-info/entry_points.txt")
+    commands = re.findall(r"^[\w-]+ = ([\w.]+):(\w+)$", entry_points.read_text(), re.MULTILINE)
+    assert len(commands) > 20
+    lines = [
+        "import importlib, sys",
+        *(f"assert callable(importlib.import_module({module!r}).{function})" for module, function in commands),
+        "import etads_preprocess, fairseq_etads",
+        f"assert fairseq_etads.__file__.startswith({str(tmp_path)!r}), fairseq_etads.__file__",
+        f"assert etads_preprocess.__file__.startswith({str(tmp_path)!r}), etads_preprocess.__file__",
+        "(summary,) = fairseq_etads.Summarizer.load('debian').summarize(['A small tool that lists files.'])",
+        "assert summary.text",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
 def test_the_version_stands_in_one_place(wheel):
     path = wheel[1]
     (metadata,) = (name for name in wheel[0] if name.endswith(".dist-info/METADATA"))
@@ -118,14 +140,14 @@ def recording_environment(tmp_path):
 def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path):
     clone = copy_tree(tmp_path / "clone")
     before = sorted(clone.rglob("*"))
-    command = [str(clone / "scripts" / "install.sh"), "--venv", "venv", "--dev"]
+    command = [str(clone / "scripts" / "install.sh"), "--venv", "venv"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     assert sorted(clone.rglob("*")) == before
     installed = (tmp_path / "installed").read_text().splitlines()
     version = fairseq_etads.__version__
     own = [line for line in installed if f"fairseq_etads-{version}-py3-none-any.whl" in line]
-    assert len(own) == 2 and own[0].endswith(".whl[dev]") and "--force-reinstall" in own[1]
+    assert len(own) == 2 and own[0].endswith(".whl") and "--force-reinstall" in own[1]
     assert not [line for line in installed if str(clone) in line.replace(f"-c {clone}/constraints.txt", "")]
     assert not list(tmp_path.glob("tmp*")), "the copy that it was built from is still there"
 
@@ -136,6 +158,39 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
     (layers / "sharing.py").rename(layers / "sharing_of_layers.py")
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     assert len((tmp_path / "installed").read_text().splitlines()) == 2 * len(installed)
+
+
+@pytest.fixture
+def environment_of_ones_own(tmp_path):
+    """A new virtual environment that finds all that is installed here, so that pip has nothing to fetch."""
+    run_command([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], cwd=tmp_path)
+    (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
+    outside = [path for path in sys.path if path.endswith("-packages")]
+    (packages / "outside.pth").write_text("".join(f"{path}\n" for path in outside))
+    return tmp_path / "venv", packages
+
+
+def test_contributors_run_the_sources_that_they_edit(environment_of_ones_own, tmp_path):
+    venv, packages = environment_of_ones_own
+    clone = copy_tree(tmp_path / "clone")
+    command = [str(clone / "scripts" / "install.sh"), "--venv", str(venv), "--dev"]
+    run_command(command, cwd=tmp_path)
+    # fairseq looks for --user-dir fairseq_etads in the folder that it is installed in
+    for name, folder in (("fairseq_etads", "fairseq_etads"), ("etads_preprocess", "preprocess")):
+        assert (packages / name).is_symlink() and (packages / name).resolve() == clone / folder
+        (clone / folder / "added.py").write_text("ANSWER = 42\n")
+    code = "import etads_preprocess.added as a, fairseq_etads.added as b; print(a.ANSWER + b.ANSWER)"
+    assert run_command([str(venv / "bin" / "python"), "-c", code], cwd=tmp_path).stdout.split() == ["84"]
+    assert (
+        fairseq_etads.__version__ in run_command([str(venv / "bin" / "etads-rouge"), "--version"], cwd=tmp_path).stdout
+    )
+    assert "up to date" in run_command(command, cwd=tmp_path).stdout
+
+    before = sorted(path.relative_to(clone) for path in clone.rglob("*") if path.suffix != ".pyc")
+    run_command([str(venv / "bin" / "python"), "-m", "pip", "uninstall", "--yes", "fairseq-etads"], cwd=tmp_path)
+    assert not (packages / "fairseq_etads").is_symlink() and not (packages / "etads_preprocess").is_symlink()
+    after = sorted(path.relative_to(clone) for path in clone.rglob("*") if path.suffix != ".pyc")
+    assert after == before, "pip removed sources"
 
 
 MODULES = """
@@ -153,11 +208,22 @@ def is_module(name):
 
 
 def test_the_changelog_says_where_modules_are():
-    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    moved = dict(re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", text, re.MULTILINE))
-    gone = {f"fairseq_etads.{name}" for name in MODULES.split() if not is_module(f"fairseq_etads.{name}")}
-    assert gone == set(moved), "the table lacks modules, or names such as are where they were"
-    assert not [new for new in moved.values() if not is_module(new)], "the table names modules that are not there"
+    """An entry per version in which a module has moved; they are followed one after another."""
+    unreleased, *released = re.split(
+        r"^## \[\d", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    moved = dict(re.findall(r"^ *\| `(fairseq_etads\S+)` \| `(fairseq_etads\S+)` \|$", unreleased, re.MULTILINE))
+    moved_again = dict(re.findall(r"^- `(fairseq_etads[\w.]+)` → `(fairseq_etads[\w.]+)`$", unreleased, re.MULTILINE))
+    assert moved and moved_again and released
+    for name in MODULES.split():
+        place = moved.get(f"fairseq_etads.{name}", f"fairseq_etads.{name}")
+        place = moved_again.get(place, place)
+        assert is_module(place), f"the changelog does not say where fairseq_etads.{name} is; {place} is no module"
+    assert not [old for old in (*moved, *moved_again) if is_module(old)], (
+        "the changelog names modules that have not moved"
+    )
+    for new in moved_again.values():  # a module, or a class or function of one
+        assert is_module(new) or is_module(new.rpartition(".")[0]), f"the changelog names {new}, which does not exist"
 
 
 def test_everybody_formats_with_the_same_version():
@@ -197,7 +263,7 @@ def repository(tmp_path):
         root = tmp_path / "repository"
         shutil.copytree(ROOT / "scripts", root / "scripts")
         (root / "fairseq_etads").mkdir()
-        (root / "fairseq_etads" / "__init__.py").write_text(f'"""It."""\n\n__version__ = "{version}"\n')
+        (root / "fairseq_etads" / "version.py").write_text(f'"""It."""\n\n__version__ = "{version}"\n')
         git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
         run_command([*git, "init", "--quiet"], cwd=root)
         run_command([*git, "commit", "--quiet", "--allow-empty", "-m", "earlier"], cwd=root)

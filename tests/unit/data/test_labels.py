@@ -3,7 +3,7 @@
 import random
 
 import pytest
-import reference_selection as reference
+import reference
 from rouge_score.rouge_scorer import _summary_level_lcs
 
 from fairseq_etads.data.labels.labels import (

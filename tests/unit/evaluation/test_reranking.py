@@ -4,7 +4,7 @@ import random
 
 import torch
 from helpers import make_dictionary
-from reference_rewrite import best_combination as of_all
+from reference import best_combination as of_all
 
 from fairseq_etads.evaluation.reranking import Candidate, best_combination, kept
 from fairseq_etads.search.strategies import DiverseSiblings

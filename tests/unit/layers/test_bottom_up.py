@@ -3,7 +3,7 @@
 import random
 
 import pytest
-import reference_selection as reference
+import reference
 import torch
 from decoding import sharpen
 from fairseq.dataclass.configs import GenerationConfig

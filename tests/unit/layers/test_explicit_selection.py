@@ -4,7 +4,6 @@ import random
 
 import pytest
 import reference
-import reference_explicit
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary
 from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task, sharpened
@@ -23,7 +22,7 @@ def gru(cell, suffix=""):
 
 
 def weights_of(model):
-    """A model's weights by the names of the equations, see reference_explicit.py."""
+    """A model's weights by the names of the equations, see tests/reference."""
     encoder, decoder = model.encoder, model.decoder
     gate, selector = encoder.sentences.gate, decoder.selector
     words, sentences = encoder.gru.rnn, encoder.sentences.gru.rnn
@@ -58,7 +57,7 @@ def test_it_is_the_equations(coverage, document):
     previous = [EOS, 5, 47, MARK, 6, 7, MARK]
     with torch.no_grad():
         extended, _ = reference.extended_ids([*document, EOS], V)
-        want, attention, selections = reference_explicit.explicit_selection(
+        want, attention, selections = reference.explicit_selection(
             weights_of(model), [*document, EOS], extended, previous, MARK, unk=3
         )
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))

@@ -3,7 +3,7 @@
 from unittest import mock
 
 import pytest
-import reference_see as reference
+import reference
 import torch
 from helpers import EOS, PAD, make_batch
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task

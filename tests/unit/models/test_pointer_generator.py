@@ -6,7 +6,6 @@ from argparse import Namespace
 
 import pytest
 import reference
-import reference_see
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
@@ -38,7 +37,7 @@ def first_model(arch, task, **options):
 
 
 def weights_of(model):
-    """A model's weights by the names of the paper, see reference_see.py."""
+    """A model's weights by the names of the paper, see tests/reference."""
     encoder, decoder = model.encoder, model.decoder
     names = ("weight_ih", "weight_hh", "bias_ih")
     gate, h = decoder.pointer.gate, decoder.cell.hidden_size  # of [s; c; x; h*], and the paper's order is [h*; c; s; x]
@@ -73,7 +72,7 @@ def test_it_is_the_papers_equations(arch, document):
                 parameter.mul_(20)  # what attention prefers should show
         weights, previous = weights_of(model), [EOS, 5, 47, 6, 7]
         extended, _ = reference.extended_ids([*document, EOS], V)
-        want, attention, loss = reference_see.pointer_generator(weights, [*document, EOS], extended, previous, unk=3)
+        want, attention, loss = reference.pointer_generator(weights, [*document, EOS], extended, previous, unk=3)
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
     torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
     torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
@@ -103,8 +102,8 @@ def test_an_encoder_of_lstms_is_the_loop_in_both_ways_of_running_it():
         inputs_, ends = [*x[row, :length]], []
         for layer in range(2):
             weights = [[getattr(lstm.rnn, f"{n}_l{layer}{d}") for n in names] for d in ("", "_reverse")]
-            forward, c_forward = reference_see.read(inputs_, weights[0])
-            backward, c_backward = reference_see.read(inputs_[::-1], weights[1])
+            forward, c_forward = reference.lstm_states(inputs_, weights[0])
+            backward, c_backward = reference.lstm_states(inputs_[::-1], weights[1])
             inputs_, ends = [torch.cat(pair) for pair in zip(forward, backward[::-1])], [c_forward, c_backward]
         start = sum(lengths[:row])
         torch.testing.assert_close(results[0][0][start : start + length], torch.stack(inputs_))
@@ -188,7 +187,7 @@ def test_each_option_alone_is_the_loop(options):
             if c is None:
                 h = reference.gru_step(x, h, *gates)
             else:
-                h, c = reference_see.lstm_step(x, h, c, *gates[:3])
+                h, c = reference.lstm_step(x, h, c, *gates[:3])
             if after:
                 weights, context = attend(word)
             covered = covered + weights

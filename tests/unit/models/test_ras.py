@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import reference
-import reference_see
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, model_config
@@ -55,7 +54,7 @@ def test_it_is_the_papers_equations(arch):
                 h = elman_step(x, h, decoder.cell.from_input.weight, decoder.cell.from_hidden.weight)
             else:
                 names = ("weight_ih", "weight_hh", "bias_ih")
-                h, c = reference_see.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+                h, c = reference.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
             output = decoder.output_projection
             w_h, w_c = output.weight.split([12, 16], dim=1)
             torch.testing.assert_close(extra["attn"][0][0, t], weights)

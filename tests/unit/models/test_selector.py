@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
-from reference_selection import novel_sentences
+from reference import novel_sentences
 from selection_data import names_of_scores
 
 from fairseq_etads.data.labels.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area

@@ -6,8 +6,6 @@ import random
 
 import pytest
 import reference
-import reference_see
-import reference_selection
 import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
 from omegaconf import OmegaConf
@@ -41,7 +39,7 @@ def betas(model, document):
     """The oracle's beta of each token, the end symbol included."""
     with torch.no_grad():
         weights = names_of_extractor(model.extractor)
-        return reference_selection.sentence_extractor(document, MARK, weights, LIMITS, unk=3)
+        return reference.sentence_extractor(document, MARK, weights, LIMITS, unk=3)
 
 
 @pytest.mark.parametrize("document", [LONG, DOCUMENTS[1], DOCUMENTS[2], [MARK, 5, 6], []], ids=len)
@@ -53,7 +51,7 @@ def test_it_is_the_papers_equations(document):
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
         selected = betas(model, document)
         if document:  # an empty one has nothing to copy
-            want, attention, _ = reference_see.pointer_generator(
+            want, attention, _ = reference.pointer_generator(
                 weights_of(model), [*document, EOS], extended, previous, 3, selected
             )
             torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
@@ -63,7 +61,7 @@ def test_it_is_the_papers_equations(document):
     torch.testing.assert_close(told.log_selected[0].exp(), expected)
     alone = told.log_word[0].exp()
     torch.testing.assert_close(alone.sum(1), torch.ones(5, dtype=torch.float64))
-    loss = reference_selection.inconsistency_loss((alone * (expected > 0)).tolist(), selected, 3)
+    loss = reference.inconsistency_loss((alone * (expected > 0)).tolist(), selected, 3)
     torch.testing.assert_close(told.inconsistency(3).mean().item(), loss)
     if document == LONG:
         assert (expected == 0).any() and expected[expected > 0].max() > 2 * expected[expected > 0].min()
@@ -80,10 +78,10 @@ def test_combined_attention_and_inconsistency_are_the_loops(top):
         for row in range(2):
             real = ~padding[row]
             words, selected = log_word[row][:, real].exp().tolist(), beta[row, real].tolist()
-            expected = [reference_selection.combined_attention(step, selected) for step in words]
+            expected = [reference.combined_attention(step, selected) for step in words]
             torch.testing.assert_close(together[row][:, real], torch.tensor(expected, dtype=torch.float64))
             assert not together[row][:, padding[row]].any()
-            wanted = reference_selection.inconsistency_loss(words, selected, top)
+            wanted = reference.inconsistency_loss(words, selected, top)
             assert loss[row].mean().item() == pytest.approx(wanted)
 
 
@@ -110,7 +108,7 @@ def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False, width=None
     previous[:, 0] = EOS
     labels = torch.full(source.shape, -1.0)
     for row, document in enumerate(documents):
-        sentences, _ = reference_selection.sentences_of(document, MARK)
+        sentences, _ = reference.sentences_of(document, MARK)
         start = int(source[row].ne(PAD).nonzero()[0])
         for number, places in enumerate(sentences):
             labels[row, [start + place for place in places]] = float(number in chosen)
@@ -146,14 +144,14 @@ def test_the_losses_are_those_of_loops_and_are_added():
     of_words = {"extraction_loss": 0.0, "inconsistency_loss": 0.0}
     told = model(**sample["net_input"])[1]["sentence_attention"]
     for row, document in enumerate(documents):
-        sentences, numbers = reference_selection.sentences_of(document, MARK)
+        sentences, numbers = reference.sentences_of(document, MARK)
         beta = {number: b for number, b in zip(numbers, betas(model, document)) if b > 0 and sentences[number]}
         assert len(beta) <= LIMITS[0]
         mean = sum(-math.log(b if number in (0, 2) else 1 - b) for number, b in beta.items()) / len(beta)
         attention = told.log_word[row, : words[row], : len(document) + 1].exp()
         selected = betas(model, document)
         read = attention * (torch.tensor(selected) > 0)
-        loss = reference_selection.inconsistency_loss(read.tolist(), selected, 2)
+        loss = reference.inconsistency_loss(read.tolist(), selected, 2)
         extraction, inconsistency = extraction + mean, inconsistency + loss
         of_words["extraction_loss"] += mean * words[row]
         of_words["inconsistency_loss"] += loss * words[row]
@@ -200,7 +198,7 @@ def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_b
 def test_marks_and_the_end_belong_to_the_sentence_before_them():
     extractor = recurrent(ARCH).extractor
     for document in (LONG, [MARK, 5], [MARK], [], [5, MARK, MARK]):
-        _, numbers = reference_selection.sentences_of(document, MARK)
+        _, numbers = reference.sentences_of(document, MARK)
         for left in (False, True):
             tokens = make_batch([document], left=left, width=20)
             values = torch.arange(12.0)[None]

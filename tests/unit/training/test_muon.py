@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.optim import FP16Optimizer
 from helpers import make_model, make_task
-from reference_muon import muon, nearest_orthogonal, polynomial_orthogonal
+from reference import muon, nearest_orthogonal, polynomial_orthogonal
 from steps import make_criterion, make_sample
 from torch import nn
 

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-import reference_explicit
+import reference
 import torch
 from helpers import EOS, PAD, make_batch
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
@@ -30,7 +30,7 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     found = selection.divergence(targets, is_word)
     # of the second summary the second sentence has no words, and so no row
     p = [by_sentence[0].tolist(), [by_sentence[1, 0].tolist(), by_sentence[1, 2].tolist()], []]
-    want = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
+    want = [reference.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
     torch.testing.assert_close(found, torch.tensor(want))
     assert want[0] > 0 and want[1] > 0 and want[2] == 0
     # more rows than the summary has begun, and more columns than the model has read, which are 0
@@ -82,7 +82,7 @@ def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
     p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
     p = p["selection"].log_probs.exp()
     parts = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
-    parts = [reference_explicit.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
+    parts = [reference.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
     weights = (1, 1) if normalised else (5, 2)
     assert losses[1] - losses[0] == pytest.approx(0.5 * sum(w * part for w, part in zip(weights, parts)), rel=1e-4)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)

@@ -5,7 +5,7 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
-import reference_abs
+import reference
 import torch
 from decoding import Boundless, assert_same, make_sample, sharpen
 from fairseq import search
@@ -59,7 +59,7 @@ def test_the_features_of_each_word_are_those_of_a_loop():
         for row, document in enumerate(documents.tolist()):
             for beam, before in enumerate(tokens[row, :, :step].tolist()):
                 for word in range(8):
-                    counts = reference_abs.extractive_features(none_for_loop(document), before, word)
+                    counts = reference.extractive_features(none_for_loop(document), before, word)
                     seen += torch.tensor(counts)
                     values = [lprobs[row, beam, word].item(), *counts]
                     expected = sum(weight * value for weight, value in zip(WEIGHTS, values))
@@ -67,7 +67,7 @@ def test_the_features_of_each_word_are_those_of_a_loop():
     assert (seen > 20).all()
     for document, (summary, _) in zip(documents.tolist(), tokens.tolist()):
         steps = [
-            reference_abs.extractive_features(none_for_loop(document), summary[:end], word)
+            reference.extractive_features(none_for_loop(document), summary[:end], word)
             for end, word in enumerate(summary)
         ]
         assert count_features(document, summary) == [sum(column) for column in zip(*steps)]
@@ -99,7 +99,7 @@ def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
                     found_here = scores.gather(1, ids[:, None])[:, 0].masked_fill(cannot, 0.0)
                     probabilities = probabilities + found_here / len(models)
             features = [
-                reference_abs.extractive_features(
+                reference.extractive_features(
                     none_for_no_word(document), none_for_no_word(tokens[:end]), none_for_no_word([word])[0]
                 )
                 for end, word in enumerate(tokens)

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-import reference_abs
+import reference
 import torch
 from folders import make_folder
 from helpers import EOS, PAD, make_batch
@@ -44,7 +44,7 @@ def test_it_is_the_papers_equations():
         for step in range(len(PREVIOUS)):
             last = ([BOS] * 4 + written[: step + 1])[-5:]
             marked = [BOS] * 3 + known + [EOS] * 3
-            expected, weights = reference_abs.next_word(papers_weights(model), marked, last)
+            expected, weights = reference.next_word(papers_weights(model), marked, last)
             torch.testing.assert_close(found[0, step], torch.tensor(expected), **CLOSE)
             of_words = weights[3 : 3 + len(document) + 1]
             torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-import reference_entail
+import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, model_config
@@ -12,7 +12,7 @@ from recurrent import DOCUMENTS, SUMMARIES, encode, inputs, log_probs, recurrent
 
 
 def weights_of(model):
-    """A model's weights by the names of the equations, see reference_entail.py."""
+    """A model's weights by the names of the equations, see tests/reference."""
     encoder, decoder, names = model.encoder, model.decoder, ("weight_ih", "weight_hh", "bias_ih")
     return {
         **{"E_x": encoder.embed_tokens.weight, "E_y": decoder.embed_tokens.weight},
@@ -41,7 +41,7 @@ def test_it_is_the_equations(document):
     model = prefer(recurrent("entail_s2s").double())
     previous = [EOS, 5, 6, 7]
     with torch.no_grad():
-        want, attention = reference_entail.entail_s2s(weights_of(model), [*document, EOS], previous)
+        want, attention = reference.entail_s2s(weights_of(model), [*document, EOS], previous)
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
     torch.testing.assert_close(found[0], torch.stack(want))
     torch.testing.assert_close(extra["attn"][0][0], torch.stack(attention))

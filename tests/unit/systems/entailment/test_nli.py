@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-import reference_nli
+import reference
 import torch
 from fairseq.data import Dictionary
 from seeds import shifted
@@ -43,7 +43,7 @@ def by_loops(scorer, premise, hypothesis):
         [scorer.dictionary.bos(), *(scorer.dictionary.index(w) for w in words if w in WORDS)]
         for words in (premise, hypothesis)
     ]
-    return reference_nli.decomposable_attention(weights, *ids)
+    return reference.decomposable_attention(weights, *ids)
 
 
 def random_pairs(count):

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 
 import pytest
-import reference_entail
+import reference
 import torch
 from fairseq.logging import metrics
 from helpers import EOS, PAD, RECURRENT, make_dictionary, make_model, make_task
@@ -27,7 +27,7 @@ def raml(task=None, **options):
 
 def test_the_number_of_edits_is_that_of_all_texts_gone_through():
     for temperature in (0.5, 0.85, 2.0):
-        want = reference_entail.edit_distances(3, 4, temperature)
+        want = reference.edit_distances(3, 4, temperature)
         torch.testing.assert_close(edit_distances(3, 4, temperature), torch.tensor(want, dtype=torch.float64))
     found = edit_distances(8, 500_000, 0.85)
     assert [round(float(share), 3) for share in found[:3]] == [0.787, 0.192, 0.020]
@@ -37,7 +37,7 @@ def test_the_number_of_edits_is_that_of_all_texts_gone_through():
 def test_weights_are_those_of_the_loop_and_by_hand():
     rewards, distances = [1.0, 0.25, 0.5], [0, 2, 1]
     found = sample_weights(torch.tensor([rewards]), torch.tensor([distances]), 0.85)
-    torch.testing.assert_close(found[0], torch.tensor(reference_entail.raml_weights(rewards, distances, 0.85)))
+    torch.testing.assert_close(found[0], torch.tensor(reference.raml_weights(rewards, distances, 0.85)))
     # by hand, τ = 1: exp(1 + 0), exp(0 + 1), exp(0 + 3)
     by_hand = torch.tensor([[math.e, math.e, math.e**3]]) / (2 * math.e + math.e**3)
     torch.testing.assert_close(sample_weights(torch.tensor([[1.0, 0, 0]]), torch.tensor([[0, 1, 3]]), 1.0), by_hand)
@@ -107,7 +107,7 @@ def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, 
     monkeypatch.setattr(ours, "rewards", lambda *_: rewards)
     expected = 0.0
     for pair in range(4):
-        weights = reference_entail.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.6)
+        weights = reference.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.6)
         for number, weight in enumerate(weights):
             words = edits.target[pair, number]
             summary = [word for word in words.tolist() if word not in (PAD, EOS)]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import PAD, make_batch, make_task, model_config
 from omegaconf import OmegaConf
-from reference_rewrite import pointer_scores, read_both_ways, sentence_vector
+from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
 from fairseq_etads.data.labels.files import source_hash, write_rows
@@ -61,7 +61,7 @@ def test_it_is_the_papers_equations(stops):
         embed = model.embed_tokens.weight
         vectors = [sentence_vector([embed[w if w < known else 3] for w in words], filters) for words in sentences]
         rnn, names = model.sentences.rnn, ("weight_ih", "weight_hh", "bias_ih")
-        states = read_both_ways(vectors, [[getattr(rnn, f"{n}_l0{d}") for n in names] for d in ("", "_reverse")])
+        states = lstm_both_ways(vectors, [[getattr(rnn, f"{n}_l0{d}") for n in names] for d in ("", "_reverse")])
         candidates = [*states, model.stop] if stops else states
         first = model.pointer_network.first_input
 

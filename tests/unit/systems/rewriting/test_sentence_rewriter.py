@@ -4,8 +4,7 @@ import pytest
 import torch
 from helpers import EOS, make_batch, make_model, make_task
 from recurrent import DOCUMENTS, V, log_probs, recurrent
-from reference import extended_ids
-from reference_rewrite import sentence_rewriter
+from reference import extended_ids, sentence_rewriter
 
 
 def weights_of(model):

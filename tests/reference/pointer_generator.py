@@ -1,40 +1,14 @@
-"""The pointer-generator of See et al. 2017 in loops over words and positions, close to the paper."""
+"""The pointer-generator of See et al. 2017, and the decoder without attention of Jiang and Bansal 2018."""
 
 import math
 from typing import Dict, List, Sequence, Tuple
 
-import reference_selection
 import torch
-from reference import pointer_mixture
 from torch import Tensor
 
-
-def lstm_step(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, bias: Tensor) -> Tuple[Tensor, Tensor]:
-    """Long short-term memory (Hochreiter and Schmidhuber 1997) with forget gates; torch's order of gates.
-
-    x (D,), h and c (H,) -> the new h and c. Rows of the weights: input gate, forget gate, new value, output gate.
-    """
-    size = len(h)
-    hidden, cell = torch.zeros_like(h), torch.zeros_like(c)
-    for i in range(size):
-        sums = [w_x[row] @ x + w_h[row] @ h + bias[row] for row in (i, size + i, 2 * size + i, 3 * size + i)]
-        take, keep, show = (torch.sigmoid(sums[gate]) for gate in (0, 1, 3))
-        cell[i] = keep * c[i] + take * torch.tanh(sums[2])
-        hidden[i] = show * torch.tanh(cell[i])
-    return hidden, cell
-
-
-def read(
-    vectors: Sequence[Tensor], weights: Sequence[Tensor], first: Sequence[Tensor] = ()
-) -> Tuple[List[Tensor], Tensor]:
-    """One direction of the encoder: h of each word, and the last c; ``first``: h and c before, 0 without it."""
-    zeros = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
-    h, c = first or (zeros, zeros)
-    states = []
-    for vector in vectors:
-        h, c = lstm_step(vector, h, c, *weights)
-        states.append(h)
-    return states, c
+from .output import pointer_mixture
+from .recurrent import lstm_states, lstm_step
+from .selection import combined_attention
 
 
 def pointer_generator(
@@ -59,8 +33,8 @@ def pointer_generator(
         return w["E"][word if word < known else unk]
 
     vectors = [embed(word) for word in document]
-    forward, c_forward = read(vectors, w["forward"])  # type: ignore[arg-type]
-    backward, c_backward = read(vectors[::-1], w["backward"])  # type: ignore[arg-type]
+    forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
+    backward, c_backward = lstm_states(vectors[::-1], w["backward"])  # type: ignore[arg-type]
     memory = [torch.cat(pair) for pair in zip(forward, backward[::-1])]  # h_i
     s = torch.relu(w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"])
     c = torch.relu(w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"])
@@ -78,7 +52,7 @@ def pointer_generator(
             scores.append(math.exp(w["v"] @ torch.tanh(inner)))
         attention = [score / sum(scores) for score in scores]
         if selected:
-            attention = reference_selection.combined_attention(attention, selected)
+            attention = combined_attention(attention, selected)
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
         words = sum(attention[:-1])  # the end symbol is attended to and not copied
         copied = torch.tensor([*(a / words for a in attention[:-1]), 0.0], dtype=torch.float64)

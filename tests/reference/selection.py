@@ -1,15 +1,11 @@
-"""Oracles of content selection, slow and literal: every possibility is tried. Beside reference.py."""
+"""Content selection: labels, selectors, and summaries of what they select. Every possibility is tried."""
 
-import itertools
 import math
 
 import torch
-from reference import gru_step
 
-
-def is_run(words, text):
-    """Whether ``words`` stand side by side in ``text``."""
-    return any(text[i : i + len(words)] == words for i in range(len(text) - len(words) + 1))
+from .parts import is_run, lcs, sentences_of
+from .recurrent import gru_step
 
 
 def copy_labels(x, y):
@@ -26,16 +22,6 @@ def copy_labels(x, y):
             seen.append(x[i : i + n])
         i += n
     return z
-
-
-def lcs(a, b):
-    """The length of the longest common subsequence, by trying all subsequences of ``a``, longest first."""
-    for size in range(len(a), 0, -1):
-        for chosen in itertools.combinations(a, size):
-            rest = iter(b)
-            if all(any(word == other for other in rest) for word in chosen):
-                return size
-    return 0
 
 
 def match_sentences(document, summary):
@@ -109,22 +95,6 @@ def inconsistency_loss(attentions, selected, top):
         places = sorted(range(len(attention)), key=lambda j: -attention[j])[:top]
         total -= math.log(sum(attention[j] * selected[j] for j in places) / top)
     return total / len(attentions)
-
-
-def sentences_of(document, mark):
-    """Numbers of the words of each sentence, and the number of the sentence that each token belongs to.
-
-    A mark, and the end symbol behind the document, belong to the sentence of the last word before them.
-    """
-    sentences, numbers, last = [[]], [], 0
-    for place, word in enumerate(document):
-        if word == mark:
-            sentences.append([])
-        else:
-            last = len(sentences) - 1
-            sentences[-1].append(place)
-        numbers.append(last)
-    return sentences, [*numbers, last]
 
 
 def novel_sentences(states, w):

@@ -1,25 +1,21 @@
-"""The abstractor, the pointer network and the reranking of Chen and Bansal 2018 in loops. Beside reference.py."""
+"""The abstractor, the pointer network and the reranking of Chen and Bansal 2018."""
 
 import itertools
 from collections import Counter
 
 import torch
-from reference import pointer_mixture, softmax_row
-from reference_see import lstm_step, read
 
-
-def read_both_ways(vectors, directions):
-    """An LSTM in both directions: [forward; backward] of each vector."""
-    (forward, _), (backward, _) = (read(vectors[::order], w) for order, w in zip((1, -1), directions))
-    return [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+from .output import pointer_mixture
+from .parts import softmax_row
+from .recurrent import lstm_states, lstm_step
 
 
 def sentence_rewriter(w, document, extended, previous, unk):
     """P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended ids."""
     known = len(w["E"])
     vectors = [w["E"][word if word < known else unk] for word in document]
-    forward, c_forward = read(vectors, w["forward"], w["first_forward"])
-    backward, c_backward = read(vectors[::-1], w["backward"], w["first_backward"])
+    forward, c_forward = lstm_states(vectors, w["forward"], w["first_forward"])
+    backward, c_backward = lstm_states(vectors[::-1], w["backward"], w["first_backward"])
     memory = [w["W_m"] @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
     s = w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"]
     c = w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"]

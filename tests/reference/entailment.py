@@ -1,13 +1,14 @@
-"""Entail-s2s (Li, Zhu, Zhang and Zong 2018) in loops: the model, and reward-augmented maximum likelihood."""
+"""Entail-s2s (Li, Zhu, Zhang and Zong 2018), reward-augmented maximum likelihood, and decomposable attention."""
 
 import itertools
 import math
 from typing import Dict, List, Sequence, Tuple
 
-import reference
-import reference_see
 import torch
 from torch import Tensor
+
+from .parts import softmax_row
+from .recurrent import lstm_states, lstm_step
 
 
 def selective_gate(states: Sequence[Tensor], document: Tensor, w: Tensor, u: Tensor, b: Tensor) -> List[Tensor]:
@@ -27,8 +28,8 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
             symbol. previous: ids of the words before each step.
     """
     vectors = [w["E_x"][word] for word in document]
-    forward, c_forward = reference_see.read(vectors, w["forward"])  # type: ignore[arg-type]
-    backward, c_backward = reference_see.read(vectors[::-1], w["backward"])  # type: ignore[arg-type]
+    forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
+    backward, c_backward = lstm_states(vectors[::-1], w["backward"])  # type: ignore[arg-type]
     last = torch.cat([forward[-1], backward[-1]])
     states = [torch.cat(pair) for pair in zip(forward, backward[::-1])]
     states = selective_gate(states, last, w["W_g"], w["U_g"], w["b_g"])
@@ -37,8 +38,8 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
     readout = torch.zeros(len(w["W_a"]), dtype=s.dtype)
     found, attentions = [], []
     for word in previous:
-        s, c = reference_see.lstm_step(torch.cat([w["E_y"][word], readout]), s, c, *w["decoder"])
-        attention = reference.softmax_row([s @ (w["W"] @ h) for h in states])
+        s, c = lstm_step(torch.cat([w["E_y"][word], readout]), s, c, *w["decoder"])
+        attention = softmax_row([s @ (w["W"] @ h) for h in states])
         context = sum(weight * h for weight, h in zip(attention, states))
         readout = torch.tanh(w["W_a"] @ torch.cat([s, context]))  # type: ignore[list-item]
         logits = torch.stack([row @ readout for row in w["W_o"]])
@@ -63,3 +64,45 @@ def raml_weights(rewards: Sequence[float], distances: Sequence[int], temperature
     """w = exp(r/τ) / exp(-e/τ) of each of a pair's samples, divided by their sum."""
     weights = [math.exp(r / temperature) / math.exp(-e / temperature) for r, e in zip(rewards, distances)]
     return [weight / sum(weights) for weight in weights]
+
+
+def decomposable_attention(p, premise, hypothesis):
+    """Class probabilities of one pair (Parikh et al. 2016, equations 1 to 5).
+
+    Args:
+        p: "E" word vectors by id, "P" the projection, "F", "G", "H" pairs of W and b, "W" and "b" of the last layer.
+        premise, hypothesis: ids, without padding.
+    """
+    a = [_matvec(p["P"], p["E"][word]) for word in premise]
+    b = [_matvec(p["P"], p["E"][word]) for word in hypothesis]
+    f_a, f_b = ([_two_layers(p["F"], x) for x in words] for words in (a, b))
+    e = [[sum(x * y for x, y in zip(f_a[i], f_b[j])) for j in range(len(b))] for i in range(len(a))]
+    beta = [_mean_of(_softmax(e[i]), b) for i in range(len(a))]
+    alpha = [_mean_of(_softmax([e[i][j] for i in range(len(a))]), a) for j in range(len(b))]
+    v_1, v_2 = [0.0] * len(a[0]), [0.0] * len(a[0])
+    for x, aligned in zip(a, beta):
+        v_1 = [total + value for total, value in zip(v_1, _two_layers(p["G"], x + aligned))]
+    for x, aligned in zip(b, alpha):
+        v_2 = [total + value for total, value in zip(v_2, _two_layers(p["G"], x + aligned))]
+    return _softmax(_matvec(p["W"], _two_layers(p["H"], v_1 + v_2), p["b"]))
+
+
+def _two_layers(layers, x):
+    """relu(W_2 relu(W_1 x + b_1) + b_2); layers: pairs of W and b."""
+    for weight, bias in layers:
+        x = [max(value, 0.0) for value in _matvec(weight, x, bias)]
+    return x
+
+
+def _matvec(weight, x, bias=None):
+    """W x + b of lists."""
+    return [sum(w * v for w, v in zip(row, x)) + (bias[r] if bias else 0.0) for r, row in enumerate(weight)]
+
+
+def _softmax(values):
+    exponents = [math.exp(value - max(values)) for value in values]
+    return [value / sum(exponents) for value in exponents]
+
+
+def _mean_of(weights, vectors):
+    return [sum(w * vector[k] for w, vector in zip(weights, vectors)) for k in range(len(vectors[0]))]

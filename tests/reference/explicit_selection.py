@@ -4,11 +4,13 @@ import math
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
-from reference import gru_step, pointer_mixture
 from torch import Tensor
 
+from .output import pointer_mixture
+from .recurrent import gru_step
 
-def read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
+
+def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
     """A GRU in both directions: [h→; h←] of each input."""
     halves = []
     for weights, inputs in ((forward, vectors), (backward, vectors[::-1])):
@@ -21,12 +23,12 @@ def read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequenc
     return [torch.cat(pair) for pair in zip(halves[0], halves[1][::-1])]
 
 
-def encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
+def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
     """Of the word vectors of each sentence: states w_ij of words, states h'_i of sentences, and the document's d."""
-    words = [read(sentence, w["words_forward"], w["words_backward"]) for sentence in vectors]
+    words = [_read(sentence, w["words_forward"], w["words_backward"]) for sentence in vectors]
     half = len(words[0][0]) // 2
     ends = [torch.cat([states[-1][:half], states[0][half:]]) for states in words]  # [w→ of the last; w← of the first]
-    sentences = read(ends, w["sentences_forward"], w["sentences_backward"])
+    sentences = _read(ends, w["sentences_forward"], w["sentences_backward"])
     half = len(sentences[0]) // 2
     d = torch.cat([sentences[-1][:half], sentences[0][half:]])
     filtered = []
@@ -36,17 +38,17 @@ def encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List
     return words, filtered, d
 
 
-def softmax(scores: Sequence[Tensor]) -> List[float]:
+def _softmax(scores: Sequence[Tensor]) -> List[float]:
     exps = [math.exp(score) for score in scores]
     return [value / sum(exps) for value in exps]
 
 
-def select(
+def _select(
     w: Dict[str, Any], written: Tensor, read_before: Tensor, plan: Tensor, sentences: Sequence[Tensor]
 ) -> Tuple[Tensor, List[float], Tensor]:
     """q_t, p_t and r_t from the last state of the sentence before, r_(t-1) and q_(t-1)."""
     plan = gru_step(torch.cat([written, read_before]), plan, *w["plan"])
-    p = softmax([w["v_s"] @ torch.tanh(w["W_q"] @ plan + w["W_h"] @ h + w["b"]) for h in sentences])
+    p = _softmax([w["v_s"] @ torch.tanh(w["W_q"] @ plan + w["W_h"] @ h + w["b"]) for h in sentences])
     selected = sum(weight * h for weight, h in zip(p, sentences))
     return plan, p, selected  # type: ignore[return-value]
 
@@ -72,7 +74,7 @@ def explicit_selection(
         places[-1].append(place)
         if word == mark and place + 1 < len(document):
             places.append([])
-    words, sentences, d = encode(w, [[embed(document[place]) for place in sentence] for sentence in places])
+    words, sentences, d = _encode(w, [[embed(document[place]) for place in sentence] for sentence in places])
     memory = [state for states in words for state in states]
     sentence_of = [number for number, sentence in enumerate(places) for _ in sentence]
     plan, selected = torch.tanh(w["W"] @ d), torch.zeros_like(sentences[0])
@@ -81,7 +83,7 @@ def explicit_selection(
     distributions, attentions, selections = [], [], []
     for step, word in enumerate(previous):
         if step == 0 or word == mark:
-            plan, p, selected = select(w, s, selected, plan, sentences)
+            plan, p, selected = _select(w, s, selected, plan, sentences)
             s = torch.tanh(w["W_r"] @ torch.cat([selected, plan]) + w["b_r"])
         x = w["W_x"] @ torch.cat([embed(word), context]) + w["b_x"]
         s = gru_step(x, s, *w["decoder"])
@@ -91,13 +93,13 @@ def explicit_selection(
             if "w_c" in w:
                 inner = inner + w["w_c"] * coverage[i]
             scores.append(w["v"] @ torch.tanh(inner))
-        products = [weight * p[sentence_of[i]] for i, weight in enumerate(softmax(scores))]
+        products = [weight * p[sentence_of[i]] for i, weight in enumerate(_softmax(scores))]
         attention = [product / sum(products) for product in products]
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
         copyable = sum(attention[:-1])  # the end symbol is attended to and not copied
         copied = torch.tensor([*(a / copyable for a in attention[:-1]), 0.0], dtype=torch.float64)
         p_gen = torch.sigmoid(w["w"] @ torch.cat([s, x, context]) + w["b_gen"]).item()
-        vocabulary = softmax([*(w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"])])
+        vocabulary = _softmax([*(w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"])])
         size = max(*extended, known - 1) + 1
         distributions.append(
             pointer_mixture(torch.tensor(vocabulary, dtype=torch.float64), copied, p_gen, extended, size)

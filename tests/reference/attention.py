@@ -1,0 +1,163 @@
+"""Attention of the Transformers and of the recurrent models."""
+
+import math
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .parts import softmax_row
+
+
+def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, Tensor]], heads: int) -> Tensor:
+    """MultiHead(Q, K=V): queries (T, d), memory (S, d), the (W, b) of q, k, v and output, as W x + b -> (T, d)."""
+    (w_q, b_q), (w_k, b_k), (w_v, b_v), (w_o, b_o) = weights
+    width = queries.shape[1] // heads
+    rows = []
+    for query in queries:
+        parts = []
+        for h in range(heads):
+            part = slice(h * width, (h + 1) * width)
+            q = (w_q @ query + b_q)[part]
+            keys = [(w_k @ state + b_k)[part] for state in memory]
+            values = [(w_v @ state + b_v)[part] for state in memory]
+            attention = softmax_row([(q * key).sum() / math.sqrt(width) for key in keys])
+            parts.append(sum(weight * value for weight, value in zip(attention, values)))
+        rows.append(w_o @ torch.cat(parts) + b_o)
+    return torch.stack(rows)
+
+
+def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tuple[Tensor, Tensor]:
+    """ETADS, equations 5 and 6. q (m, d_m), W_p, W_g (d_m, d_m) applied as W x, U_c, U_d (H, D) -> mu, sigma (H, m)."""
+    m, _ = q.shape
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(m)) / m
+    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
+    for i in range(m):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            center[h, i] = m * torch.sigmoid((part * u_c[h]).sum())
+            scope[h, i] = m * torch.sigmoid((part * u_d[h]).sum())
+    return center, scope
+
+
+def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
+    """ETADS, equation 7. center, scope (T,), positions (S,) -> (T, S)."""
+    bias = torch.zeros(len(center), len(positions), dtype=torch.float64)
+    for i in range(len(center)):
+        for j in range(len(positions)):
+            distance = positions[j].item() - center[i].item()
+            bias[i, j] = -(distance**2) / (scope[i].item() ** 2 / 2)
+    return bias
+
+
+def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tensor, strength: Any = 1.0) -> Tensor:
+    """ETADS, equation 8, the bias times a number. q, k, v (m, D), center, scope (m,), differentiable -> (m, D)."""
+    m, width = q.shape
+    rows = []
+    for i in range(m):
+        scores = []
+        for j in range(m):
+            energy = (q[i] * k[j]).sum() / math.sqrt(width)
+            bias = -((j - center[i]) ** 2) / (scope[i] ** 2 / 2)
+            scores.append(energy + strength * bias)
+        weights = softmax_row(scores)
+        rows.append(sum(weight * v[j] for j, weight in enumerate(weights)))
+    return torch.stack(rows)
+
+
+def relative_focal_network(
+    q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor, offsets: Tensor, scopes: Sequence[int]
+) -> Tuple[Tensor, Tensor]:
+    """As focal_network, with centers beside the query's own position: offsets o (H,), initial scopes (H,), 0: m / 2.
+
+    mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m times the sigmoid whose argument is <u, U_d>, and what gives N
+    tokens (at most half of the document) where <u, U_d> is 0.
+    """
+    m, _ = q.shape
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(m)) / m
+    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
+    for i in range(m):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            center[h, i] = i + m * torch.tanh((offsets[h] + (part * u_c[h]).sum()) / m)
+            share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
+            argument = (part * u_d[h]).sum() + math.log(share / (1 - share))
+            scope[h, i] = m / (1 + torch.exp(-argument))
+    return center, scope
+
+
+def saliency_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate_q: Optional[Tensor],
+    gate_k: Optional[Tensor],
+    form: str = "sigmoid",
+    level: Any = 0.0,
+) -> Tuple[Tensor, Tensor]:
+    """ETADS, equations 9 and 10, and other forms of the gate; level is added to its logits.
+
+    q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D), weights (T, S): the softmax, or "normalised": the gated ones.
+    """
+    rows, all_weights = [], []
+    for i in range(len(q)):
+        weights = softmax_row([(q[i] * k[j]).sum() / math.sqrt(q.shape[1]) for j in range(len(k))])
+        gated = []
+        for j in range(len(k)):
+            gate = 1.0 if gate_q is None else torch.sigmoid((gate_q[i] * gate_k[j]).sum() + level)
+            gated.append((2 * gate if form == "open" else gate) * weights[j])
+        if form == "normalised":
+            weights = gated = [weight / sum(gated) for weight in gated]
+        rows.append(sum(weight * v[j] for j, weight in enumerate(gated)))
+        all_weights.append(torch.stack(weights))
+    return torch.stack(rows), torch.stack(all_weights)
+
+
+def additive_scores(
+    query: Tensor, keys: Tensor, weight: Tensor, coverage: Optional[Tensor] = None, w_c: Optional[Tensor] = None
+) -> Tensor:
+    """Bahdanau et al. 2014; with coverage See et al. 2017, equation 11. query (T, A), keys (S, A) -> (T, S)."""
+    scores = torch.zeros(len(query), len(keys), dtype=query.dtype)
+    for t in range(len(query)):
+        for j in range(len(keys)):
+            hidden = query[t] + keys[j]
+            if coverage is not None and w_c is not None:
+                hidden = hidden + coverage[t, j] * w_c
+            scores[t, j] = (weight * torch.tanh(hidden)).sum()
+    return scores
+
+
+def temporal_attention(scores: Tensor) -> Tensor:
+    """Nallapati et al., equation 1, with exponentials as they are. scores (T, S) -> (T, S)."""
+    steps, length = scores.shape
+    rows = []
+    for t in range(steps):
+        shares = []
+        for j in range(length):
+            beta = sum(math.exp(scores[k, j].item()) for k in range(t)) if t else 1.0
+            shares.append(math.exp(scores[t, j].item()) / beta)
+        rows.append([share / sum(shares) for share in shares])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: List[int]) -> Tensor:
+    """Nallapati et al., section 2.4. word (T, S), sentence (T, N) -> (T, S)."""
+    rows = []
+    for t in range(len(word)):
+        products = [word[t, j].item() * sentence[t, number].item() for j, number in enumerate(sentence_ids)]
+        rows.append([product / sum(products) for product in products])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def sinusoidal_position(place: int, width: int) -> Tensor:
+    """Aggregation Transformer, equations 5 and 6, as fairseq orders them: all sines before all cosines.
+
+    ``place`` counts from 0. fairseq's wavelengths grow to 10,000 in (width / 2 - 1) steps, the paper's in width / 2.
+    """
+    half = width // 2
+    angles = [place / 10000 ** (i / (half - 1)) for i in range(half)]
+    return torch.tensor([*map(math.sin, angles), *map(math.cos, angles)], dtype=torch.float64)

@@ -1,0 +1,45 @@
+"""Layers between encoder and decoder: aggregation of the history, and the gate."""
+
+from typing import Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .attention import multi_head
+
+
+def aggregate(
+    kind: str,
+    states: Sequence[Tensor],
+    layers: int,
+    attentions: Sequence[Sequence[Tuple[Tensor, Tensor]]],
+    heads: int,
+    projection: Optional[Tuple[Tensor, Tensor]] = None,
+) -> Tensor:
+    """Aggregation Transformer, equations 15 to 17. states: h^1 ... h^N, each (m, d), of one document -> (m, d)."""
+    last, count = states[-1], len(states)
+    if kind == "add":
+        total = last
+        for number in range(count - layers, count):  # N-L ... N-1, counted from 1
+            total = total + states[number - 1]
+        return total
+    if kind == "proj":
+        assert projection is not None
+        rows = []
+        for j in range(len(last)):
+            joined = torch.cat([states[number - 1][j] for number in range(count - layers, count)])
+            rows.append(projection[0] @ joined + projection[1])
+        return multi_head(torch.stack(rows), last, attentions[0], heads)
+    history = states[count - layers - 1]
+    for step, number in enumerate(range(count - layers + 1, count)):
+        history = multi_head(history, states[number - 1], attentions[step], heads)
+    return multi_head(history, last, attentions[-1], heads)
+
+
+def encoder_gate(states: Tensor, w_g: Tensor, bias: Tensor) -> Tensor:
+    """Gated ES-Trans, equations 4 and 5. states (m, d) of one document, W_g (d, 2 d) -> (m, d)."""
+    rows = []
+    for state in states:
+        gate = torch.sigmoid(w_g @ torch.cat([state, states[-1]]) + bias)
+        rows.append(gate * state)
+    return torch.stack(rows)

@@ -1,0 +1,62 @@
+"""Probabilities of words: the output layer, the words that it knows, and pointers."""
+
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .parts import softmax_row
+
+
+def output_distribution(state: Tensor, w_o: Tensor, b_o: Optional[Tensor] = None) -> List[float]:
+    """ETADS, equation 4: softmax(W_o s + b_o). state (d_m,), W_o (V, d_m), b_o (V,) or None -> V probabilities."""
+    scores = []
+    for word in range(len(w_o)):
+        score = sum(w_o[word, i].item() * state[i].item() for i in range(len(state)))
+        scores.append(torch.tensor(score + (0.0 if b_o is None else b_o[word].item()), dtype=torch.float64))
+    return [float(value) for value in softmax_row(scores)]
+
+
+def candidates(texts: List[List[int]], limit: int, size: int, specials: int) -> List[int]:
+    """Nallapati et al., section 2.1: the texts' words, then the most frequent ones until there are ``limit``."""
+    chosen = set(range(specials)) | {word for text in texts for word in text if word < size}
+    for word in range(size):
+        if len(chosen) >= limit:
+            break
+        chosen.add(word)
+    return sorted(chosen)
+
+
+def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
+    """Aggregation Transformer, equations 13 and 14, for one summary word.
+
+    vocabulary (V,): P_vocab. attention (S,): copy attention. extended: the document in extended ids. -> P of each of
+    the ``size`` words.
+    """
+    distribution = []
+    for word in range(size):
+        copied = 0.0
+        for position, source_word in enumerate(extended):
+            if source_word == word:
+                copied += attention[position].item()
+        generated = vocabulary[word].item() if word < len(vocabulary) else 0.0
+        distribution.append(p_gen * generated + (1 - p_gen) * copied)
+    return distribution
+
+
+def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
+    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after the likelier of generating and
+    pointing was chosen."""
+    return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
+
+
+def copy_history(document: List[int], written: List[int], unk: int) -> List[Tuple[bool, bool, bool]]:
+    """For each position of a document: is the word left of it the last one written, are the two left of it the last two
+    in this order, and has it been written? Lists of ids; the unknown word equals nothing."""
+    rows = []
+    for position, word in enumerate(document):
+        left, summary = document[:position], list(written)
+        one = len(left) >= 1 and len(summary) >= 1 and left[-1] == summary[-1] != unk
+        two = len(left) >= 2 and len(summary) >= 2 and one and left[-2] == summary[-2] != unk
+        rows.append((one, two, word != unk and word in summary))
+    return rows

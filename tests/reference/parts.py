@@ -1,0 +1,56 @@
+"""Steps that several oracles share, without an equation of their own."""
+
+import itertools
+from typing import List, Tuple
+
+import torch
+from torch import Tensor
+
+
+def softmax_row(scores: List[Tensor]) -> List[Tensor]:
+    largest = max(float(score) for score in scores)
+    exponentials = [torch.exp(score - largest) for score in scores]
+    total = sum(exponentials)
+    return [value / total for value in exponentials]
+
+
+def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:
+    """A document's ids with its own words numbered from ``known`` on by first occurrence, and those words."""
+    own: List[int] = []
+    extended = []
+    for word in document:
+        if word >= known and word not in own:
+            own.append(word)
+        extended.append(known + own.index(word) if word >= known else word)
+    return extended, own
+
+
+def is_run(words, text):
+    """Whether ``words`` stand side by side in ``text``."""
+    return any(text[i : i + len(words)] == words for i in range(len(text) - len(words) + 1))
+
+
+def lcs(a, b):
+    """The length of the longest common subsequence, by trying all subsequences of ``a``, longest first."""
+    for size in range(len(a), 0, -1):
+        for chosen in itertools.combinations(a, size):
+            rest = iter(b)
+            if all(any(word == other for other in rest) for word in chosen):
+                return size
+    return 0
+
+
+def sentences_of(document, mark):
+    """Numbers of the words of each sentence, and the number of the sentence that each token belongs to.
+
+    A mark, and the end symbol behind the document, belong to the sentence of the last word before them.
+    """
+    sentences, numbers, last = [[]], [], 0
+    for place, word in enumerate(document):
+        if word == mark:
+            sentences.append([])
+        else:
+            last = len(sentences) - 1
+            sentences[-1].append(place)
+        numbers.append(last)
+    return sentences, [*numbers, last]
