@@ -8,11 +8,12 @@ import argparse
 import bisect
 import itertools
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line, printable
+from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
@@ -307,13 +308,12 @@ def make(args: argparse.Namespace) -> Iterator[str]:
         yield f"{ORIGIN_WORD}{name}: {count:,} training documents"
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-control."""
-    args = build_parser().parse_args(argv)
-    with errors_in_one_line("etads-control"):
-        for line in make(args):
-            print(printable(line))
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-control``."""
+    for line in make(args):
+        print(printable(line))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,11 +7,12 @@ command prints treats new text exactly as the training text was treated.
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
-from fairseq_etads.platform.console import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.console import Parser, add_jobs, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
@@ -257,8 +258,9 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
-    """The settings that the options say; raises InputError if others are given beside --like."""
+def _settings_from(args: argparse.Namespace) -> Settings:
+    """The settings that the options say; raises InputError if options are given with --like."""
+    parser = build_parser()
     given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
     others = sorted(set(given) - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
@@ -281,26 +283,24 @@ def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
     )
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-prepare."""
-    parser = build_parser()
-    args = parser.parse_args(argv)
-    with errors_in_one_line("etads-prepare"):
-        given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
-        shard = None if args.shard is None else Shard.parse(args.shard)
-        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
-        if shard:
-            print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
-            return
-        report = read_json(args.out / "report.json", "delete it to have it made again")
-        for name, about in report["lengths"].items():
-            longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
-            print(f"{name}: {about['lines']:,} lines, {longest}")
-        for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
-            print(line)
-        flags = shlex.join(command_line(options))
-        print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-prepare``."""
+    given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
+    shard = None if args.shard is None else Shard.parse(args.shard)
+    options = prepare(_settings_from(args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
+    if shard:
+        print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
+        return
+    report = read_json(args.out / "report.json", "delete it to have it made again")
+    for name, about in report["lengths"].items():
+        longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
+        print(f"{name}: {about['lines']:,} lines, {longest}")
+    for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
+        print(line)
+    flags = shlex.join(command_line(options))
+    print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

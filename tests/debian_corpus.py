@@ -8,11 +8,7 @@ ROLES = ("source", "target", "package")
 
 def run(out, *arguments):
     """Run the command; returns its exit status."""
-    try:
-        debian.main(["--out", str(out), *map(str, arguments)])
-    except SystemExit as stopped:
-        return stopped.code
-    return 0
+    return debian.main(["--out", str(out), *map(str, arguments)])
 
 
 def read(out):

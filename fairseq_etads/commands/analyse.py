@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from tabulate import tabulate
 from tqdm import tqdm
@@ -13,9 +13,9 @@ from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, split_summary
-from ..platform.console import Parser
+from ..platform.console import Parser, command
 from ..version import __version__
-from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -167,7 +167,9 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     )
 
 
-def _analyse(args: argparse.Namespace) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     if args.plot:
@@ -184,12 +186,6 @@ def _analyse(args: argparse.Namespace) -> None:
         Path(args.json).write_text(as_json + "\n", encoding="utf-8")
     if args.plot:
         draw(report["systems"], args.plot)
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-analyse", lambda: _analyse(args))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
 
@@ -94,33 +94,25 @@ def _train(args: argparse.Namespace) -> None:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")
-    _import_fairseq()
     from ..jobs.nli_training import Settings, train
 
+    only_warnings()
     names = Settings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
     print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
 
 
 def _score(args: argparse.Namespace) -> None:
-    _import_fairseq()
     from ..jobs.nli_training import judge
 
+    only_warnings()
     print(judge(args.model, args.pairs, args.out, args.device))
 
 
-def _import_fairseq() -> None:
-    """Import torch and fairseq: late, so that --help, --version and wrong options are answered without waiting."""
-    from .. import plugin  # noqa: F401  # it keeps fairseq quiet
-
-    only_warnings()
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-nli`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    work = {"synthesise": _synthesise, "train": _train, "score": _score}
-    return run("etads-nli", lambda: work[args.command](args), ValueError, RuntimeError)
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-nli``."""
+    {"synthesise": _synthesise, "train": _train, "score": _score}[args.command](args)
 
 
 if __name__ == "__main__":

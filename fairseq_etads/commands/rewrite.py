@@ -4,10 +4,9 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from .labels import binarised
 
@@ -68,7 +67,9 @@ def checkpoint_of(path: Path, option: str) -> Path:
     return checkpoint
 
 
-def _rewrite(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-rewrite``."""
     check_positive(
         beam=args.beam, max_len=args.max_len, sentences=args.sentences, truncate_source=args.truncate_source,
         batch_size=args.batch_size,
@@ -82,18 +83,10 @@ def _rewrite(args: argparse.Namespace) -> None:
     folder = binarised(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from ..jobs.rewrite import write_rewritten  # isort: skip
+    from ..jobs.rewrite import write_rewritten
 
     only_warnings()
     print(f"{args.output}: {write_rewritten(folder, args)}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-rewrite`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-rewrite", lambda: _rewrite(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
-from ..platform import console
+from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
@@ -89,12 +89,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 def warn(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning as one line on stderr, beginning with the name of the command."""
     for warning in warnings:
-        print(f"{prog}: warning: {warning}", file=sys.stderr)
-
-
-def run(prog: str, work: Callable[[], None]) -> int:
-    """:func:`fairseq_etads.platform.console.run`; in evaluation a ValueError is a mistake of the user as well."""
-    return console.run(prog, work, ValueError)
+        print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

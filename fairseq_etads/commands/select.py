@@ -3,11 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..evaluation.likelihood_file import CHECKPOINTS
 from ..jobs.runs import checkpoint_and_data, only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,21 +43,15 @@ examples:
     return parser
 
 
-def _select(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-select``."""
     checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from ..jobs.select import select  # isort: skip
+    from ..jobs.select import select
 
     only_warnings()
     select(checkpoint, data, args)
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-select`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-select", lambda: _select(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ..jobs.tuning.choices import (
     TRIALS,
     check_options,
 )
-from ..platform.console import Parser, limit_caches_of_shapes, printable, run
+from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
@@ -216,7 +216,9 @@ def _check(args: argparse.Namespace) -> None:
     read_config(args.folder)
 
 
-def _tune(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-tune``."""
     _check(args)
     ranges = _ranges(args.ranges)
     documents, references = _pairs(args)
@@ -224,9 +226,6 @@ def _tune(args: argparse.Namespace) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
     limit_caches_of_shapes()
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     from ..summarizer import Summarizer
     from ..summarizer.folder.defaults import check_writable
 
@@ -324,12 +323,6 @@ def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any
         return
     set_decoding(args.folder, decoding, note())
     print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-tune`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-tune", lambda: _tune(args))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,14 @@ from etads_preprocess import corpus
 from etads_preprocess.corpus import main
 from etads_preprocess.processes import ordered_map
 from hypothesis import HealthCheck, given, settings
+from programs import as_program
 from test_readers import lines, refused, run
 
 from fairseq_etads.text.cleaning import clean
 from fairseq_etads.text.documents import Document, LineOptions, make_lines
 from fairseq_etads.text.files import read_lines
+
+main = as_program(main)
 
 TEXT = st.text(st.characters(codec=None), max_size=40)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,6 +8,9 @@ import pytest
 from etads_preprocess import near_duplicates as module
 from etads_preprocess.corpus import main
 from etads_preprocess.near_duplicates import FOUND_SHARE, bands, near_duplicates, parse_similarity, shingles
+from programs import as_program
+
+main = as_program(main)
 
 WORDS = [f"word{number}" for number in range(400)]
 

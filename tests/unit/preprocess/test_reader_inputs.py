@@ -37,12 +37,15 @@ from generated import (
     without_lone_cr,
 )
 from hypothesis import given
+from programs import as_program
 
 from fairseq_etads.data.factors import load_factor_dictionaries
 from fairseq_etads.data.preparation import Settings, settings_of
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+main = as_program(main)
 
 # --- tables ---
 
