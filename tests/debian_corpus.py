@@ -8,7 +8,10 @@ ROLES = ("source", "target", "package")
 
 def run(out, *arguments):
     """Run the command; returns its exit status."""
-    return debian.main(["--out", str(out), *map(str, arguments)])
+    try:
+        return debian.main(["--out", str(out), *map(str, arguments)])
+    except SystemExit as stopped:  # --help, or an option that the parser refuses
+        return stopped.code
 
 
 def read(out):

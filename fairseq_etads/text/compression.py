@@ -12,14 +12,43 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict
 
-BLOCK = 1 << 11
-"""Compressed bytes that are decompressed at a time: a few tens of MiB at most, even of a file made to fill memory."""
+BLOCK = 1 << 16
+"""Compressed bytes that are read at a time."""
 MOST_AT_ONCE = 1 << 24
 """Decompressed bytes of a step."""
 BUFFER = 1 << 16
 """Decompressed bytes that a reader keeps ready."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
 """A file may become this many times as large, and in any case this many bytes. Texts become 3 to 20 times as large."""
+
+
+class _SmallSteps:
+    """A decompressor of the package zstandard that stops after about as many bytes as asked for, as Python's own do."""
+
+    STEP = 1 << 11
+    """Compressed bytes of a step, which can become 70 MB."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+        self.waiting = self.unused_data = b""
+
+    @property
+    def eof(self) -> bool:
+        return self.stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.waiting
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        self.waiting += data
+        made = bytearray()
+        while self.waiting and not self.eof and len(made) < max_length:
+            step, self.waiting = self.waiting[: self.STEP], self.waiting[self.STEP :]
+            made += self.stream.decompress(step)
+        if self.eof:
+            self.unused_data, self.waiting = self.stream.unused_data + self.waiting, b""
+        return bytes(made)
 
 
 def _zstd_decompressor() -> Any:
@@ -29,7 +58,7 @@ def _zstd_decompressor() -> Any:
     except ImportError:
         pass
     try:
-        return importlib.import_module("zstandard").ZstdDecompressor().decompressobj()
+        return _SmallSteps(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
     except ImportError:
         raise OSError(".zst needs zstandard: pip install zstandard, or decompress it first: zstd -d") from None
 
@@ -79,7 +108,7 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """At most MOST_AT_ONCE bytes where the library can stop there; gzip and zstandard stop at the block's end."""
+        """About MOST_AT_ONCE bytes at most; of gzip, which becomes at most 1,032 times as large, a block's."""
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)

@@ -254,7 +254,7 @@ def parser():
 @pytest.mark.parametrize(
     "words, end",
     [
-        (["--bem", "4"], "unrecognized arguments: --bem 4; did you mean --beam? (see --help)"),
+        (["--bem=4"], "unrecognized arguments: --bem=4; did you mean --beam? (see --help)"),
         (["make", "--anotators=4"], "unrecognized arguments: --anotators=4; did you mean --annotators? (see --help)"),
         (["--colour"], "unrecognized arguments: --colour (see --help)"),
         (["--output", "-x.txt"], "a value that begins with - is written --output=-x.txt (see --help)"),

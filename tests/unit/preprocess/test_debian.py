@@ -105,7 +105,7 @@ def pairs_of(data):
 
 
 def options(*arguments):
-    return debian.parse_options(["--out", "unused", *arguments])
+    return debian.build_parser().parse_args(["--out", "unused", *arguments])
 
 
 # Reading and text
