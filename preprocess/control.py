@@ -242,11 +242,19 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
     add("out", metavar="OUT", type=Path, help="directory to make: the same files, and control.json")
-    add("--length-bins", metavar="N", type=int,
-        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})")  # fmt: skip
+    add(
+        "--length-bins",
+        metavar="N",
+        type=int,
+        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})",
+    )
     add("--by-origin", action="store_true", help="also a word for where a document comes from")
-    add("--like", metavar="MADE", type=Path,
-        help="take bins and origins from a directory that this command has made for a model's training")  # fmt: skip
+    add(
+        "--like",
+        metavar="MADE",
+        type=Path,
+        help="take bins and origins from a directory that this command has made for a model's training",
+    )
     add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
     add("--length", metavar="K", type=int, help="all documents get the word for the K-th bin, from 1")
     add("--origin", metavar="NAME", help="all documents get the word for this origin")

@@ -52,8 +52,10 @@ def _check(args: argparse.Namespace) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     together = {
-        "--target-size": args.target_size, "--summaries": args.summaries, "--target-dictionary": args.target_dictionary
-    }  # fmt: skip
+        "--target-size": args.target_size,
+        "--summaries": args.summaries,
+        "--target-dictionary": args.target_dictionary,
+    }
     missing = [option for option, value in together.items() if value is None]
     if missing and len(missing) < len(together):
         raise InputError(f"{missing[0]} is missing; {', '.join(together)} go together")

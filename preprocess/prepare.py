@@ -217,43 +217,81 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
-    add("--tokens", choices=TOKENS, default="bpe",
+    add(
+        "--tokens",
+        choices=TOKENS,
+        default="bpe",
         help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
-        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)")  # fmt: skip
-    add("--words", choices=WORD_KINDS, default="",
+        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)",
+    )
+    add(
+        "--words",
+        choices=WORD_KINDS,
+        default="",
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
-        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)")  # fmt: skip
-    add("--size", type=int, default=8000,
-        help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")  # fmt: skip
+        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
+    )
+    add("--size", type=int, default=8000, help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
-    add("--dictionary", metavar="FILE", type=Path,
+    add(
+        "--dictionary",
+        metavar="FILE",
+        type=Path,
         help="for gpt2: BART's dict.txt, whose words the model then knows, in this order (default: the pieces of the "
-        "training text by frequency)")  # fmt: skip
+        "training text by frequency)",
+    )
     add("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
-    add("--source-sentence-marks", action="store_true",
-        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules")  # fmt: skip
+    add(
+        "--source-sentence-marks",
+        action="store_true",
+        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules",
+    )
     add("--no-target-sentence-marks", action="store_true", help=f"drop {SENTENCE_MARK} from summaries")
-    add("--separate-dictionaries", action="store_true",
-        help="one for documents, one for summaries; for models that neither copy nor share embeddings")  # fmt: skip
-    add("--source-size", type=int, default=0,
-        help="words of documents kept, if separate (default: --size for words, all subwords)")  # fmt: skip
-    add("--target-size", type=int, default=0,
+    add(
+        "--separate-dictionaries",
+        action="store_true",
+        help="one for documents, one for summaries; for models that neither copy nor share embeddings",
+    )
+    add(
+        "--source-size",
+        type=int,
+        default=0,
+        help="words of documents kept, if separate (default: --size for words, all subwords)",
+    )
+    add(
+        "--target-size",
+        type=int,
+        default=0,
         help="words of summaries kept, if separate (default: as --source-size). With one dictionary: how many of its "
-        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)")  # fmt: skip
-    add("--factors", nargs="+", choices=FACTORS, default=[], metavar="NAME",
+        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)",
+    )
+    add(
+        "--factors",
+        nargs="+",
+        choices=FACTORS,
+        default=[],
+        metavar="NAME",
         help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model")  # fmt: skip
+        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model",
+    )
     add("--tf-bins", type=int, default=10, help="bins of tf (default: %(default)s)")
     add("--idf-bins", type=int, default=10, help="bins of idf (default: %(default)s)")
     add("--spacy-model", metavar="NAME", default="", help="an installed model of spaCy, such as en_core_web_sm")
-    add("--like", metavar="PREPARED", type=Path,
+    add(
+        "--like",
+        metavar="PREPARED",
+        type=Path,
         help="take all options above, subwords and dictionaries from a directory that was prepared before; TEXT may "
-        "then have only some splits (a test set for a trained model)")  # fmt: skip
-    add("--shard", metavar="I/N",
+        "then have only some splits (a test set for a trained model)",
+    )
+    add(
+        "--shard",
+        metavar="I/N",
         help="make only the I-th of N shares of the words (2/4: the second of four), in OUT/shards. Several processes "
         "or machines that see OUT divide the text so; the same command without --shard then joins the shares and goes "
-        "on")  # fmt: skip
+        "on",
+    )
     add_jobs(parser)
     return parser
 

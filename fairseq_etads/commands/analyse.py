@@ -51,16 +51,40 @@ example:
     add("--source", metavar="FILE", required=True, help="documents, one per line")
     add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
     add("--system", metavar="NAME=FILE", action="append", default=[], help="a system's summaries; may be repeated")
-    add("--lead", metavar="N", type=int, action="append", default=[],
-        help="add the documents' first N sentences as a system; may be repeated")  # fmt: skip
-    add("--lead-words", metavar="N", type=int, action="append", default=[],
-        help="add their first N words as a system; may be repeated")  # fmt: skip
-    add("--oracle", metavar="N", type=int,
-        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE")  # fmt: skip
-    add("--words", choices=list(WORD_SPLITTERS), default="words",
-        help="what counts as a word, except in ROUGE (default: %(default)s)")  # fmt: skip
-    add("--format", choices=[*TABULATE_FORMATS, "json"], default="markdown",
-        help="form of what is printed (default: %(default)s)")  # fmt: skip
+    add(
+        "--lead",
+        metavar="N",
+        type=int,
+        action="append",
+        default=[],
+        help="add the documents' first N sentences as a system; may be repeated",
+    )
+    add(
+        "--lead-words",
+        metavar="N",
+        type=int,
+        action="append",
+        default=[],
+        help="add their first N words as a system; may be repeated",
+    )
+    add(
+        "--oracle",
+        metavar="N",
+        type=int,
+        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE",
+    )
+    add(
+        "--words",
+        choices=list(WORD_SPLITTERS),
+        default="words",
+        help="what counts as a word, except in ROUGE (default: %(default)s)",
+    )
+    add(
+        "--format",
+        choices=[*TABULATE_FORMATS, "json"],
+        default="markdown",
+        help="form of what is printed (default: %(default)s)",
+    )
     add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
     add_scoring_options(parser, RESAMPLES)
     return parser

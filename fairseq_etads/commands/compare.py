@@ -49,15 +49,22 @@ examples:
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="*", help="A: one system's summaries, one per line; B: the other system's; REF: "
-        "reference summaries, one per line")  # fmt: skip
+    add(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        help="A: one system's summaries, one per line; B: the other system's; REF: reference summaries, one per line",
+    )
     add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
     add("--b", metavar="B", nargs="+", default=[], help="the other system's")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
-    add("--likelihood", action="store_true", help="A and B are runs of scripts/train.sh; etads-likelihood scores them, "
-        "unless it has done so before")  # fmt: skip
+    add(
+        "--likelihood",
+        action="store_true",
+        help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
+    )
     add("--subset", metavar="NAME", default="test", help="whose references (default: %(default)s)")
     add("--checkpoint", choices=CHECKPOINTS, default="best", help="of each run (default: %(default)s)")
     add("--prepared", metavar="DIR", help="the prepared data (default: each run's)")

@@ -47,13 +47,26 @@ examples:
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
     add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for selector, tagger and phrases")
     add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
-    add("--sentences", metavar="N", type=int, help="how many sentences (default: 3; oracle, labels and selector with "
-        "--threshold: as many as it takes)")  # fmt: skip
+    add(
+        "--sentences",
+        metavar="N",
+        type=int,
+        help="how many sentences (default: 3; oracle, labels and selector with --threshold: as many as it takes)",
+    )
     add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15) and of the selector (default: none)")
-    add("--at-least", metavar="N", type=int, help="of the selector with --threshold: the N likeliest in any case "
-        "(default: 1)")  # fmt: skip
-    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--at-least",
+        metavar="N",
+        type=int,
+        help="of the selector with --threshold: the N likeliest in any case (default: 1)",
+    )
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        default=400,
+        help="read the first N tokens of a document (default: %(default)s)",
+    )
     return parser
 
 

@@ -44,8 +44,14 @@ examples:
     add("--kind", choices=tuple(KINDS), help="see below (default: words)")
     add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder, and no labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
-    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document, at least "
-        "as many as the models that use the labels (default: %(default)s)")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        default=400,
+        help="read the first N tokens of a document, at least "
+        "as many as the models that use the labels (default: %(default)s)",
+    )
     add("--out", metavar="DIR", type=Path, help="where the files go (default: beside the data)")
     add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
     return parser

@@ -26,10 +26,18 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
     add("--subset", metavar="NAME", default="test", help="train, valid or test (default: %(default)s)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
-        "(default: %(default)s)")  # fmt: skip
-    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
-        "training)")  # fmt: skip
+    add(
+        "--checkpoint",
+        choices=CHECKPOINTS,
+        default="best",
+        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+    )
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="the prepared data (default: RUN/prepared, or those of the training)",
+    )
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser

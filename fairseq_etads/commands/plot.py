@@ -41,8 +41,12 @@ examples:
         metavar="FILE",
         help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} beside the first log)",
     )
-    add("--figures", metavar="LIST", help="draw these figures only, by their names in the log, separated by commas; "
-        "also such as wps or wall, which are left out otherwise (default: all that are about the model)")  # fmt: skip
+    add(
+        "--figures",
+        metavar="LIST",
+        help="draw these figures only, by their names in the log, separated by commas; "
+        "also such as wps or wall, which are left out otherwise (default: all that are about the model)",
+    )
     return parser
 
 

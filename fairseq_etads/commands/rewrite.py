@@ -29,8 +29,13 @@ examples:
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
     add("output", metavar="OUTPUT", type=Path, help="where the summaries go, one a line, with <q> between sentences")
-    add("--extractor", metavar="CHECKPOINT", type=Path, required=True, help="takes sentences until it stops; if it "
-        "takes none, the first five are rewritten")  # fmt: skip
+    add(
+        "--extractor",
+        metavar="CHECKPOINT",
+        type=Path,
+        required=True,
+        help="takes sentences until it stops; if it takes none, the first five are rewritten",
+    )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
     add(
@@ -40,10 +45,20 @@ examples:
         default=5,
         help="hypotheses of each sentence; 1: greedy (default: %(default)s)",
     )
-    add("--diversity", metavar="X", type=float, default=1.0, help="in the beam, the i-th best continuation of a "
-        "hypothesis, i from 0, loses X times i (default: %(default)s)")  # fmt: skip
-    add("--rerank", action="store_true", help="of the hypotheses of all sentences, take the combination that repeats "
-        "the fewest bigrams (default: the best of each sentence)")  # fmt: skip
+    add(
+        "--diversity",
+        metavar="X",
+        type=float,
+        default=1.0,
+        help="in the beam, the i-th best continuation of a "
+        "hypothesis, i from 0, loses X times i (default: %(default)s)",
+    )
+    add(
+        "--rerank",
+        action="store_true",
+        help="of the hypotheses of all sentences, take the combination that repeats "
+        "the fewest bigrams (default: the best of each sentence)",
+    )
     add(
         "--max-len",
         metavar="N",
@@ -52,8 +67,12 @@ examples:
         help="most tokens of a rewritten one (default: %(default)s)",
     )
     add("--sentences", metavar="N", type=int, help="how many an extractor without --learn-to-stop takes (default: 5)")
-    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in the "
-        "extractor's training)")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        help="read the first N tokens of a document (default: as in the extractor's training)",
+    )
     add("--batch-size", metavar="N", type=int, default=32, help="documents at a time (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
@@ -71,9 +90,12 @@ def checkpoint_of(path: Path, option: str) -> Path:
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-rewrite``."""
     check_positive(
-        beam=args.beam, max_len=args.max_len, sentences=args.sentences, truncate_source=args.truncate_source,
+        beam=args.beam,
+        max_len=args.max_len,
+        sentences=args.sentences,
+        truncate_source=args.truncate_source,
         batch_size=args.batch_size,
-    )  # fmt: skip
+    )
     if not 0 <= args.diversity < math.inf:
         raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more, a finite number")
     if args.output.is_dir():

@@ -27,16 +27,33 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="what scripts/train.sh made, with checkpoints/")
     add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
-        "(default: %(default)s)")  # fmt: skip
-    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
-        "training)")  # fmt: skip
+    add(
+        "--checkpoint",
+        choices=CHECKPOINTS,
+        default="best",
+        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+    )
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="the prepared data (default: RUN/prepared, or those of the training)",
+    )
     add("--out", metavar="DIR", type=Path, help="where the files go (default: RUN)")
-    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in "
-        "training); others are not selected")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        help="read the first N tokens of a document (default: as in training); others are not selected",
+    )
     add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
-    add("--threshold", metavar="P", type=float, default=0.15, help="a unit is selected if its probability is above P "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--threshold",
+        metavar="P",
+        type=float,
+        default=0.15,
+        help="a unit is selected if its probability is above P (default: %(default)s)",
+    )
     add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")

@@ -31,14 +31,34 @@ examples:
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
     add("--out", metavar="FILE", type=Path, help=f"where the shortlist goes (default: {SHORTLIST} beside the data)")
-    add("--frequent", metavar="N", type=int, default=1000, help="words that are on every list, the most frequent ones "
-        "of the summaries (default: %(default)s)")  # fmt: skip
-    add("--per-word", metavar="N", type=int, default=20, help="most words that go with a word of a document "
-        "(default: %(default)s)")  # fmt: skip
-    add("--truncate-source", metavar="N", type=int, default=400, help="learn from the first N tokens of a document, as "
-        "many as the model reads (default: %(default)s)")  # fmt: skip
-    add("--truncate-target", metavar="N", type=int, default=100, help="and from the first N tokens of a summary "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--frequent",
+        metavar="N",
+        type=int,
+        default=1000,
+        help="words that are on every list, the most frequent ones of the summaries (default: %(default)s)",
+    )
+    add(
+        "--per-word",
+        metavar="N",
+        type=int,
+        default=20,
+        help="most words that go with a word of a document (default: %(default)s)",
+    )
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        default=400,
+        help="learn from the first N tokens of a document, as many as the model reads (default: %(default)s)",
+    )
+    add(
+        "--truncate-target",
+        metavar="N",
+        type=int,
+        default=100,
+        help="and from the first N tokens of a summary (default: %(default)s)",
+    )
     return parser
 
 
