@@ -1,14 +1,17 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
-fairseq imports this package for ``--user-dir fairseq_etads``; in Python, ``import fairseq_etads`` does the same. Either
-way :mod:`fairseq_etads.plugin` registers the task, the models, the criterion, the optimisers and the tokenizer, and
-makes checkpoints load safely.
+Importing this package imports neither torch nor fairseq. :mod:`fairseq_etads.plugin` registers the task, the models,
+the criterions, the optimisers and the tokenizer with fairseq, and makes checkpoints load safely. It is imported
+
+- at once, if fairseq has been imported before: this is what ``--user-dir fairseq_etads`` does;
+- otherwise as soon as fairseq has been imported, by a program or by a module of this package.
 """
 
-import os
-import signal
+import importlib.abc
 import sys
-from typing import TYPE_CHECKING, Any
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Optional
 
 from .version import __version__ as __version__
 
@@ -21,38 +24,59 @@ if TYPE_CHECKING:
     from .summarizer import Truncation as Truncation
 
 
-COMMANDS_WITHOUT_FAIRSEQ = frozenset(
-    {
-        "etads-analyse",
-        "etads-average",
-        "etads-compare",
-        "etads-corpus",
-        "etads-debian",
-        "etads-demo",
-        "etads-dictionary",
-    }
-    | {"etads-explain", "etads-export", "etads-human", "etads-likelihood", "etads-models", "etads-plot"}
-    | {"etads-prepare", "etads-rouge", "etads-summarize", "etads-tune"}
-    | {"etads-labels", "etads-select", "etads-extract", "etads-rewrite", "etads-control", "etads-shortlist"}
-    | {"etads-nli"}
-)
-"""Commands that import neither torch nor fairseq when they start, and so answer within a second."""
+class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
+    """Import the plugin as soon as fairseq has been imported.
 
-if os.path.basename((sys.argv or [""])[0]) not in COMMANDS_WITHOUT_FAIRSEQ:
+    A module of this package may be the one that imports fairseq. The plugin imports that module in turn, so it has to
+    wait until the outermost module of this package that is being imported is complete.
+    """
+
+    def __init__(self) -> None:
+        self.unfinished = 0
+        """Modules, of this package or fairseq itself, that are being imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
+        """Find a module as Python does; if it is fairseq or one of this package's, follow its import."""
+        if name != "fairseq" and not name.startswith("fairseq_etads."):
+            return None
+        others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            self._follow(spec.loader, quietly=name == "fairseq")
+        return spec
+
+    def _follow(self, loader: Any, quietly: bool) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            self.unfinished += 1
+            try:
+                if quietly:
+                    from .platform.deferred import importing_fairseq
+
+                    with importing_fairseq():
+                        execute(module)
+                else:
+                    execute(module)
+            finally:
+                self.unfinished -= 1
+            if not self.unfinished and "fairseq" in sys.modules and self in sys.meta_path:
+                sys.meta_path.remove(self)
+                from . import plugin  # noqa: F401  # imported for its effect
+
+        loader.exec_module = exec_module
+
+
+if "fairseq" in sys.modules:
     from . import plugin  # noqa: F401  # imported for its effect
-elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Ctrl-C while modules are being imported; fairseq_etads.platform.console takes over when the work begins
-    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+else:
+    sys.meta_path.insert(0, _RegisterWithFairseq())
 
 
 def __getattr__(name: str) -> Any:
     """``from fairseq_etads import Summarizer``, without importing it for those who do not want it."""
-    if name in ("CopiedWord", "PartialSummary", "Summarizer", "Summary", "Truncation"):
+    if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 
         return getattr(summarizer, name)
-    if name == "Explanation":
-        from .summarizer import Explanation
-
-        return Explanation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,1 +1,5 @@
 """Data preparation for fairseq_etads, installed under the name ``etads_preprocess``."""
+
+from fairseq_etads.platform.interrupts import end_quietly_while_importing
+
+end_quietly_while_importing()

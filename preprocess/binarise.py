@@ -122,7 +122,6 @@ def _new_dictionaries(
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
     """Write ``like``'s dictionaries, with the new words of these documents behind the copy tail; returns options."""
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary

@@ -8,11 +8,12 @@ import argparse
 import bisect
 import itertools
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line, printable
+from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
@@ -241,11 +242,19 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="directory with {train,valid,test}.{source,target}")
     add("out", metavar="OUT", type=Path, help="directory to make: the same files, and control.json")
-    add("--length-bins", metavar="N", type=int,
-        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})")  # fmt: skip
+    add(
+        "--length-bins",
+        metavar="N",
+        type=int,
+        help=f"at most so many bins of lengths; 0: no words for lengths (default: {BINS})",
+    )
     add("--by-origin", action="store_true", help="also a word for where a document comes from")
-    add("--like", metavar="MADE", type=Path,
-        help="take bins and origins from a directory that this command has made for a model's training")  # fmt: skip
+    add(
+        "--like",
+        metavar="MADE",
+        type=Path,
+        help="take bins and origins from a directory that this command has made for a model's training",
+    )
     add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits (default: those that TEXT has)")
     add("--length", metavar="K", type=int, help="all documents get the word for the K-th bin, from 1")
     add("--origin", metavar="NAME", help="all documents get the word for this origin")
@@ -307,13 +316,12 @@ def make(args: argparse.Namespace) -> Iterator[str]:
         yield f"{ORIGIN_WORD}{name}: {count:,} training documents"
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-control."""
-    args = build_parser().parse_args(argv)
-    with errors_in_one_line("etads-control"):
-        for line in make(args):
-            print(printable(line))
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-control``."""
+    for line in make(args):
+        print(printable(line))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

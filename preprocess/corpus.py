@@ -10,6 +10,7 @@ import copy
 import hashlib
 import itertools
 import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line, printable
+from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums
@@ -394,15 +395,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-corpus."""
-    args = build_parser().parse_args(argv)
-    with errors_in_one_line("etads-corpus"):
-        check_options(args)
-        with standard_input_in_a_file(args):
-            report = build(args.reader(args), args)
-        print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-corpus``."""
+    check_options(args)
+    with standard_input_in_a_file(args):
+        report = build(args.reader(args), args)
+    print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

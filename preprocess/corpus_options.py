@@ -18,32 +18,69 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     """Options of all corpora; ``defaults`` are a reader's own."""
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="directory for the text and report.json")
-    add("--fallback-encoding", metavar="NAME", default="",
+    add(
+        "--fallback-encoding",
+        metavar="NAME",
+        default="",
         help='how to read lines that are not UTF-8: an encoding such as cp1252, or "replace" for U+FFFD; such lines '
-        "are counted (default: stop and name the line)")  # fmt: skip
-    add("--skip-bad", action="store_true",
-        help="drop and count records that cannot be read or are not UTF-8 instead of stopping")  # fmt: skip
+        "are counted (default: stop and name the line)",
+    )
+    add(
+        "--skip-bad",
+        action="store_true",
+        help="drop and count records that cannot be read or are not UTF-8 instead of stopping",
+    )
     add("--keep-empty", action="store_true", help="keep documents or summaries that are empty instead of dropping them")
     split = defaults.get("split", True)
-    add("--sentences", dest="split", action=argparse.BooleanOptionalAction, default=split,
-        help=f"cut paragraphs into sentences by rules (default: {'yes' if split else 'no'})")  # fmt: skip
+    add(
+        "--sentences",
+        dest="split",
+        action=argparse.BooleanOptionalAction,
+        default=split,
+        help=f"cut paragraphs into sentences by rules (default: {'yes' if split else 'no'})",
+    )
     stops = defaults.get("full_stops", False)
-    add("--full-stops", action=argparse.BooleanOptionalAction, default=stops,
-        help=f"add a full stop to lines that lack one (default: {'yes' if stops else 'no'})")  # fmt: skip
-    add("--strip-html", action="store_true",
-        help="take out HTML's tags, comments and scripts and decode entities (default: count and warn)")  # fmt: skip
-    add("--strip-invisible", action="store_true", help="take out zero-width characters and bidirectional control "
-        "characters (default: count them and warn)")  # fmt: skip
+    add(
+        "--full-stops",
+        action=argparse.BooleanOptionalAction,
+        default=stops,
+        help=f"add a full stop to lines that lack one (default: {'yes' if stops else 'no'})",
+    )
+    add(
+        "--strip-html",
+        action="store_true",
+        help="take out HTML's tags, comments and scripts and decode entities (default: count and warn)",
+    )
+    add(
+        "--strip-invisible",
+        action="store_true",
+        help="take out zero-width characters and bidirectional control characters (default: count them and warn)",
+    )
     add("--source-sentences", metavar="N", type=int, default=0, help="only the first N sentences of a document")
-    add("--short-lead", metavar="CHARS", type=int, default=0,
-        help="... and one more if those have fewer characters (NAMAS on DUC: 1 sentence, 130)")  # fmt: skip
+    add(
+        "--short-lead",
+        metavar="CHARS",
+        type=int,
+        default=0,
+        help="... and one more if those have fewer characters (NAMAS on DUC: 1 sentence, 130)",
+    )
     add("--source-words", metavar="N", type=int, default=0, help="only the first N words of a document")
-    add("--train-references", choices=("first", "all"), default="first",
-        help="of several references in train: the first, or a pair for each (default: %(default)s)")  # fmt: skip
-    add("--near-duplicates", metavar="SIMILARITY", type=parse_similarity, nargs="?", const=DEFAULT_SIMILARITY,
+    add(
+        "--train-references",
+        choices=("first", "all"),
+        default="first",
+        help="of several references in train: the first, or a pair for each (default: %(default)s)",
+    )
+    add(
+        "--near-duplicates",
+        metavar="SIMILARITY",
+        type=parse_similarity,
+        nargs="?",
+        const=DEFAULT_SIMILARITY,
         help=f"count, show and list ({LIST}) documents nearly equal to another of their split or of an earlier "
         f"one: that share so much of their runs of {SHINGLE} words (without a value: {DEFAULT_SIMILARITY}). Takes "
-        "out nothing; needs datasketch (pip install datasketch)")  # fmt: skip
+        "out nothing; needs datasketch (pip install datasketch)",
+    )
     add("--force", action="store_true", help="replace another corpus in TEXT")
     add_jobs(parser)
 

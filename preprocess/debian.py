@@ -20,11 +20,11 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from tqdm import tqdm
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line
+from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.checksums import NAME, Checksums, list_of
@@ -274,8 +274,7 @@ EXAMPLES = """examples:
   etads-debian --out data/debian"""
 
 
-def parse_options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    """The options; exits with code 2 and one line on stderr if they are wrong."""
+def build_parser() -> argparse.ArgumentParser:
     about = "Build a summarisation corpus from Debian package descriptions (description -> synopsis)."
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
@@ -290,26 +289,29 @@ def parse_options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     for name, default, text in NUMBERS:
         option = "--" + name.replace("_", "-")
         add(option, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Raise InputError if a number is impossible or options do not go together."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
-            parser.error(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
+            raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
     if options.sample and (options.translation or options.packages or chosen):
-        parser.error("--sample is ready-made: it goes with --out and --force only")
+        raise InputError("--sample is ready-made: it goes with --out and --force only")
     for side in ("source", "target"):
         low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")
         if low > high:
-            parser.error(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
-    return options
+            raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
 
 
-def main(argv: Optional[Sequence[str]] = None) -> None:
-    """The command etads-debian."""
-    options = parse_options(argv)
-    with errors_in_one_line("etads-debian"):
-        print(unpack_sample(options) if options.sample else build(options), file=sys.stderr)
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-debian``."""
+    _check_options(args)
+    print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import List, Tuple
 
-import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
-from fairseq.data import Dictionary  # isort: skip
-from fairseq.tokenizer import tokenize_line  # isort: skip
+from fairseq.data import Dictionary
+from fairseq.tokenizer import tokenize_line
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import atomic_writer

@@ -1,10 +1,10 @@
 """The command ``etads-dictionary``."""
 
 import argparse
+import sys
 from pathlib import Path
-from typing import List, Optional
 
-from fairseq_etads.platform.console import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.console import Parser, add_jobs, command
 from fairseq_etads.platform.errors import InputError
 
 DESCRIPTION = """\
@@ -52,8 +52,10 @@ def _check(args: argparse.Namespace) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     together = {
-        "--target-size": args.target_size, "--summaries": args.summaries, "--target-dictionary": args.target_dictionary
-    }  # fmt: skip
+        "--target-size": args.target_size,
+        "--summaries": args.summaries,
+        "--target-dictionary": args.target_dictionary,
+    }
     missing = [option for option, value in together.items() if value is None]
     if missing and len(missing) < len(together):
         raise InputError(f"{missing[0]} is missing; {', '.join(together)} go together")
@@ -66,30 +68,25 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--target-dictionary {args.target_dictionary}: choose another file than OUT")
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-dictionary."""
-    args = build_parser().parse_args(argv)
-    with errors_in_one_line("etads-dictionary"):
-        _check(args)
-        # here, so that --help and wrong options are answered without waiting for fairseq
-        import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-        from fairseq_etads.vocabulary.dictionary import known_words
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-dictionary``."""
+    _check(args)
+    from fairseq_etads.vocabulary.dictionary import known_words
 
-        from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
+    from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
-        jobs = max(1, args.jobs)
-        if args.target_size:
-            both = build_bounded_dictionaries(
-                args.train, args.summaries, args.documents, args.size, args.target_size, jobs
-            )
-            written = dict(zip((args.out, args.target_dictionary), both))
-        else:
-            written = {args.out: build_dictionary(args.train, args.documents, args.size, jobs)}
-        for path, dictionary in written.items():
-            write_dictionary(dictionary, path)
-            known = known_words(dictionary)
-            print(f"{path}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
+    jobs = max(1, args.jobs)
+    if args.target_size:
+        both = build_bounded_dictionaries(args.train, args.summaries, args.documents, args.size, args.target_size, jobs)
+        written = dict(zip((args.out, args.target_dictionary), both))
+    else:
+        written = {args.out: build_dictionary(args.train, args.documents, args.size, jobs)}
+    for path, dictionary in written.items():
+        write_dictionary(dictionary, path)
+        known = known_words(dictionary)
+        print(f"{path}: {known:,} known words, {len(dictionary) - known:,} only to be copied")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -29,7 +29,6 @@ def _fairseq_options(settings: Settings, out: Path) -> Namespace:
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     """The tokenizer ``--tokenizer etads`` for documents or for summaries, which treat sentence marks differently."""
-    import fairseq_etads.plugin  # noqa: F401, I001  # registers --tokenizer etads, and first: it keeps fairseq quiet
     from fairseq.data import encoders
 
     options = _fairseq_options(settings, out)
@@ -44,7 +43,6 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     Raises:
         InputError: the model is damaged.
     """
-    import fairseq_etads.plugin  # noqa: F401, I001  # first: it keeps fairseq quiet
     from fairseq.data import encoders
 
     said = io.StringIO()

@@ -282,10 +282,10 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
     """Write the dictionary and the ids of a factor; raises InputError if these are not as long as the documents."""
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py
-    from .dictionary import count_words  # first: it keeps fairseq quiet
+    from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
+    from fairseq.data import Dictionary, indexed_dataset
 
-    from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer  # isort: skip
-    from fairseq.data import Dictionary, indexed_dataset  # isort: skip
+    from .dictionary import count_words
 
     path = out / "bin" / f"dict.factor-{name}.txt"
     if like:

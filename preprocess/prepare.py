@@ -7,11 +7,12 @@ command prints treats new text exactly as the training text was treated.
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
-from fairseq_etads.platform.console import Parser, add_jobs, errors_in_one_line
+from fairseq_etads.platform.console import Parser, add_jobs, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
@@ -216,49 +217,88 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("text", metavar="TEXT", type=Path, help="directory with the six text files")
     add("out", metavar="OUT", type=Path, help="directory to make")
-    add("--tokens", choices=TOKENS, default="bpe",
+    add(
+        "--tokens",
+        choices=TOKENS,
+        default="bpe",
         help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text, sentencepiece-bpe: merges; "
-        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)")  # fmt: skip
-    add("--words", choices=WORD_KINDS, default="",
+        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: %(default)s)",
+    )
+    add(
+        "--words",
+        choices=WORD_KINDS,
+        default="",
         help="moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: the text is tokenised already; "
-        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)")  # fmt: skip
-    add("--size", type=int, default=8000,
-        help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")  # fmt: skip
+        "characters: for Chinese; raw: for SentencePiece (default: moses, raw with SentencePiece)",
+    )
+    add("--size", type=int, default=8000, help="BPE merges, SentencePiece pieces, or words kept (default: %(default)s)")
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="for gpt2: the numbers of its pieces")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="for gpt2: its merges")
-    add("--dictionary", metavar="FILE", type=Path,
+    add(
+        "--dictionary",
+        metavar="FILE",
+        type=Path,
         help="for gpt2: BART's dict.txt, whose words the model then knows, in this order (default: the pieces of the "
-        "training text by frequency)")  # fmt: skip
+        "training text by frequency)",
+    )
     add("--keep-case", action="store_true", help="do not lower-case (CNN/DM systems lower-case)")
-    add("--source-sentence-marks", action="store_true",
-        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules")  # fmt: skip
+    add(
+        "--source-sentence-marks",
+        action="store_true",
+        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without get it by rules",
+    )
     add("--no-target-sentence-marks", action="store_true", help=f"drop {SENTENCE_MARK} from summaries")
-    add("--separate-dictionaries", action="store_true",
-        help="one for documents, one for summaries; for models that neither copy nor share embeddings")  # fmt: skip
-    add("--source-size", type=int, default=0,
-        help="words of documents kept, if separate (default: --size for words, all subwords)")  # fmt: skip
-    add("--target-size", type=int, default=0,
+    add(
+        "--separate-dictionaries",
+        action="store_true",
+        help="one for documents, one for summaries; for models that neither copy nor share embeddings",
+    )
+    add(
+        "--source-size",
+        type=int,
+        default=0,
+        help="words of documents kept, if separate (default: --size for words, all subwords)",
+    )
+    add(
+        "--target-size",
+        type=int,
+        default=0,
         help="words of summaries kept, if separate (default: as --source-size). With one dictionary: how many of its "
-        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)")  # fmt: skip
-    add("--factors", nargs="+", choices=FACTORS, default=[], metavar="NAME",
+        "words can be generated, the most frequent of summaries; pointers copy the others (default: all)",
+    )
+    add(
+        "--factors",
+        nargs="+",
+        choices=FACTORS,
+        default=[],
+        metavar="NAME",
         help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model")  # fmt: skip
+        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model",
+    )
     add("--tf-bins", type=int, default=10, help="bins of tf (default: %(default)s)")
     add("--idf-bins", type=int, default=10, help="bins of idf (default: %(default)s)")
     add("--spacy-model", metavar="NAME", default="", help="an installed model of spaCy, such as en_core_web_sm")
-    add("--like", metavar="PREPARED", type=Path,
+    add(
+        "--like",
+        metavar="PREPARED",
+        type=Path,
         help="take all options above, subwords and dictionaries from a directory that was prepared before; TEXT may "
-        "then have only some splits (a test set for a trained model)")  # fmt: skip
-    add("--shard", metavar="I/N",
+        "then have only some splits (a test set for a trained model)",
+    )
+    add(
+        "--shard",
+        metavar="I/N",
         help="make only the I-th of N shares of the words (2/4: the second of four), in OUT/shards. Several processes "
         "or machines that see OUT divide the text so; the same command without --shard then joins the shares and goes "
-        "on")  # fmt: skip
+        "on",
+    )
     add_jobs(parser)
     return parser
 
 
-def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Settings:
-    """The settings that the options say; raises InputError if others are given beside --like."""
+def _settings_from(args: argparse.Namespace) -> Settings:
+    """The settings that the options say; raises InputError if options are given with --like."""
+    parser = build_parser()
     given = [name for name in vars(args) if getattr(args, name) != parser.get_default(name)]
     others = sorted(set(given) - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
@@ -281,26 +321,24 @@ def _settings_from(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
     )
 
 
-def main(argv: Optional[List[str]] = None) -> None:
-    """The command etads-prepare."""
-    parser = build_parser()
-    args = parser.parse_args(argv)
-    with errors_in_one_line("etads-prepare"):
-        given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
-        shard = None if args.shard is None else Shard.parse(args.shard)
-        options = prepare(_settings_from(parser, args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
-        if shard:
-            print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
-            return
-        report = read_json(args.out / "report.json", "delete it to have it made again")
-        for name, about in report["lengths"].items():
-            longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
-            print(f"{name}: {about['lines']:,} lines, {longest}")
-        for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
-            print(line)
-        flags = shlex.join(command_line(options))
-        print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-prepare``."""
+    given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary)
+    shard = None if args.shard is None else Shard.parse(args.shard)
+    options = prepare(_settings_from(args), args.text, args.out, max(1, args.jobs), args.like, given, shard)
+    if shard:
+        print(f"share {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shares")
+        return
+    report = read_json(args.out / "report.json", "delete it to have it made again")
+    for name, about in report["lengths"].items():
+        longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
+        print(f"{name}: {about['lines']:,} lines, {longest}")
+    for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
+        print(line)
+    flags = shlex.join(command_line(options))
+    print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,7 +21,6 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
         and "summaries", by split: "words" of the summaries; "unknown", how many of these are not known on the
         summaries' side; "copyable", how many of the unknown ones occur in their document, which is not truncated here.
     """
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     known = {}

@@ -9,10 +9,9 @@ ROLES = ("source", "target", "package")
 def run(out, *arguments):
     """Run the command; returns its exit status."""
     try:
-        debian.main(["--out", str(out), *map(str, arguments)])
-    except SystemExit as stopped:
+        return debian.main(["--out", str(out), *map(str, arguments)])
+    except SystemExit as stopped:  # --help, or an option that the parser refuses
         return stopped.code
-    return 0
 
 
 def read(out):

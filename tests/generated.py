@@ -14,6 +14,7 @@ from collections import Counter
 import hypothesis.strategies as st
 from etads_preprocess.corpus import main
 from hypothesis import HealthCheck, Phase, settings
+from programs import as_program
 
 from fairseq_etads.text.cleaning import clean
 
@@ -102,7 +103,7 @@ def error_of(prefix, main, *arguments):
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            main([*map(str, arguments)])
+            as_program(main)([*map(str, arguments)])
     except SystemExit as stopped:
         assert stopped.code == 2
         error = errors.getvalue().splitlines()[-1]

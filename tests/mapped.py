@@ -47,3 +47,10 @@ def killed_at_seventy(item):
     if item == 70:
         os.kill(os.getpid(), signal.SIGKILL)
     return item
+
+
+def is_registered(names):
+    """For each name of a task, whether fairseq knows it."""
+    from fairseq.tasks import TASK_REGISTRY
+
+    return [name in TASK_REGISTRY for name in names]

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from tabulate import tabulate
 from tqdm import tqdm
@@ -13,9 +13,9 @@ from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, split_summary
-from ..platform.console import Parser
+from ..platform.console import Parser, command
 from ..version import __version__
-from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -51,16 +51,40 @@ example:
     add("--source", metavar="FILE", required=True, help="documents, one per line")
     add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
     add("--system", metavar="NAME=FILE", action="append", default=[], help="a system's summaries; may be repeated")
-    add("--lead", metavar="N", type=int, action="append", default=[],
-        help="add the documents' first N sentences as a system; may be repeated")  # fmt: skip
-    add("--lead-words", metavar="N", type=int, action="append", default=[],
-        help="add their first N words as a system; may be repeated")  # fmt: skip
-    add("--oracle", metavar="N", type=int,
-        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE")  # fmt: skip
-    add("--words", choices=list(WORD_SPLITTERS), default="words",
-        help="what counts as a word, except in ROUGE (default: %(default)s)")  # fmt: skip
-    add("--format", choices=[*TABULATE_FORMATS, "json"], default="markdown",
-        help="form of what is printed (default: %(default)s)")  # fmt: skip
+    add(
+        "--lead",
+        metavar="N",
+        type=int,
+        action="append",
+        default=[],
+        help="add the documents' first N sentences as a system; may be repeated",
+    )
+    add(
+        "--lead-words",
+        metavar="N",
+        type=int,
+        action="append",
+        default=[],
+        help="add their first N words as a system; may be repeated",
+    )
+    add(
+        "--oracle",
+        metavar="N",
+        type=int,
+        help="add, as a system, at most N sentences of each document, chosen greedily by ROUGE",
+    )
+    add(
+        "--words",
+        choices=list(WORD_SPLITTERS),
+        default="words",
+        help="what counts as a word, except in ROUGE (default: %(default)s)",
+    )
+    add(
+        "--format",
+        choices=[*TABULATE_FORMATS, "json"],
+        default="markdown",
+        help="form of what is printed (default: %(default)s)",
+    )
     add("--plot", metavar="FILE", help="draw plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
     add_scoring_options(parser, RESAMPLES)
     return parser
@@ -167,7 +191,9 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     )
 
 
-def _analyse(args: argparse.Namespace) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     if args.plot:
@@ -184,12 +210,6 @@ def _analyse(args: argparse.Namespace) -> None:
         Path(args.json).write_text(as_json + "\n", encoding="utf-8")
     if args.plot:
         draw(report["systems"], args.plot)
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-analyse`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-analyse", lambda: _analyse(args))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import List, Optional
 
-from ..platform.console import Parser, run
+from ..platform.console import Parser, command
 from ..platform.errors import InputError
 
 
@@ -22,17 +21,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _average(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-average``."""
     if args.output.exists():
         raise InputError(f"OUT {args.output} exists")
     for path in args.checkpoints:
         if not os.path.isfile(path):
             raise InputError(f"{path}: no such file")
-    # here, so that --help, --version and wrong options are answered without waiting for torch
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
+    import torch
 
-    import torch  # isort: skip
-    from ..jobs.average import average_checkpoints  # isort: skip
+    from ..jobs.average import average_checkpoints
 
     partial = args.output.with_name(args.output.name + ".partial")
     try:
@@ -42,12 +41,6 @@ def _average(args: argparse.Namespace) -> None:
         with contextlib.suppress(OSError):
             partial.unlink()
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-average`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-average", lambda: _average(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

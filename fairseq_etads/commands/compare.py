@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_compara
 from ..evaluation.resampling import compare_pairs, compare_trainings
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftovers
-from ..platform.console import USER_ERROR, Parser
+from ..platform.console import USER_ERROR, Parser, command
+from ..platform.errors import InputError
 from ..version import __version__
-from .scoring_options import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
@@ -48,15 +49,22 @@ examples:
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="*", help="A: one system's summaries, one per line; B: the other system's; REF: "
-        "reference summaries, one per line")  # fmt: skip
+    add(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        help="A: one system's summaries, one per line; B: the other system's; REF: reference summaries, one per line",
+    )
     add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
     add("--b", metavar="B", nargs="+", default=[], help="the other system's")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
-    add("--likelihood", action="store_true", help="A and B are runs of scripts/train.sh; etads-likelihood scores them, "
-        "unless it has done so before")  # fmt: skip
+    add(
+        "--likelihood",
+        action="store_true",
+        help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
+    )
     add("--subset", metavar="NAME", default="test", help="whose references (default: %(default)s)")
     add("--checkpoint", choices=CHECKPOINTS, default="best", help="of each run (default: %(default)s)")
     add("--prepared", metavar="DIR", help="the prepared data (default: each run's)")
@@ -77,17 +85,23 @@ class _Given(NamedTuple):
         return len(self.first) > 1 or len(self.second) > 1
 
 
-def _given(args: argparse.Namespace, parser: argparse.ArgumentParser) -> _Given:
-    """Sort out the arguments; ends with status 2 if some are missing or too many."""
+def _given(args: argparse.Namespace) -> _Given:
+    """Sort the arguments.
+
+    Raises:
+        InputError: some are missing or too many.
+    """
     if bool(args.a) != bool(args.b):
-        parser.error("--a and --b go together")
+        raise InputError("--a and --b go together")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
-        parser.error("the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF"))
+        raise InputError(
+            "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
+        )
     if args.likelihood and rest:
-        parser.error(f"--likelihood takes runs, which have their references; what is {rest[0]}?")
+        raise InputError(f"--likelihood takes runs, which have their references; what is {rest[0]}?")
     if not args.likelihood and not rest:
-        parser.error("the following arguments are required: REF")
+        raise InputError("the following arguments are required: REF")
     return _Given(first, second, rest)
 
 
@@ -218,7 +232,10 @@ def _table(report: Dict[str, Any], figure: str) -> str:
     return "\n".join(lines)
 
 
-def _compare(args: argparse.Namespace, given: _Given) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-compare``."""
+    given = _given(args)
     check_writable("--json", args.json)
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
@@ -229,14 +246,6 @@ def _compare(args: argparse.Namespace, given: _Given) -> None:
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
         Path(args.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-compare`` and return its exit code, 2 after an error, which is one line on stderr."""
-    parser = _parser()
-    args = parser.parse_args(argv)
-    given = _given(args, parser)
-    return run("etads-compare", lambda: _compare(args, given))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ import sys
 import threading
 import webbrowser
 from concurrent.futures import Future
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable
 
-from ..platform.console import Parser, limit_caches_of_shapes, run
+from ..platform.console import Parser, command, limit_caches_of_shapes
 from ..platform.errors import InputError
 from ..summarizer.folder.config import FolderConfig, find_folder, read_config
 
@@ -95,9 +95,6 @@ def _listen(port: int) -> socket.socket:
 def _load(args: argparse.Namespace) -> Any:
     """The model, after a first summary."""
     limit_caches_of_shapes()
-    # here, so that --help and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     from ..summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq's modules let everybody log everything
@@ -122,7 +119,9 @@ def _in_own_thread(work: Callable[[], Any]) -> Any:
     return outcome.result()
 
 
-def _demo(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-demo``."""
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
@@ -161,12 +160,6 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         timeout_graceful_shutdown=2,
     )
     Server(config).run(sockets=[listener])
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-demo`` and return its exit code: 130 after Ctrl-C, 2 after an error, which is a line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-demo", lambda: _demo(args))
 
 
 if __name__ == "__main__":

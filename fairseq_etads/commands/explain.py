@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from ..platform.console import Parser, limit_caches_of_shapes, run
+from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.config import find_folder, read_config
@@ -148,7 +148,9 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _explain(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-explain``."""
     _check(args)
     config = read_config(args.folder)
     call_options.search_settings({**config.decoding, **call_options.given_on(args)})
@@ -156,7 +158,7 @@ def _explain(args: argparse.Namespace) -> None:
 
     def say(text: str) -> None:
         if not args.quiet:
-            print(f"== {text}", file=sys.stderr)
+            print(f"== {printable(text)}", file=sys.stderr)
 
     if args.document == "all":
         _explain_all(args, documents, say)
@@ -189,7 +191,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
     failed = 0
     for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
         if document.problem:
-            print(f"etads-explain: {document.problem}", file=sys.stderr)
+            print(f"etads-explain: {printable(document.problem)}", file=sys.stderr)
             failed += 1
             continue
         explanation = summarizer.explain(document.text, **options)
@@ -208,18 +210,9 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
 
 def _load(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     from ..summarizer import Summarizer
 
     return Summarizer.load(args.folder, args.device)
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-explain`` and return its exit code: 1 if documents of several failed, 2 after an error."""
-    args = _parser().parse_args(argv)
-    return run("etads-explain", lambda: _explain(args))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict
 
 from ..data.preparation import prepared_options
-from ..platform.console import Parser, run
+from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
@@ -111,7 +111,9 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
     )
 
 
-def _export(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
     call_options.search_settings(decoding)
@@ -120,9 +122,6 @@ def _export(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows the INFO of all modules
     from ..summarizer.folder.export import Exported, Source, export
     from ..vocabulary.dictionary import known_words
@@ -139,12 +138,6 @@ def _export(args: argparse.Namespace) -> None:
     exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
     size = sum(path.stat().st_size for path in args.folder.iterdir())
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-export`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-export", lambda: _export(args))
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from .labels import binarised
 
@@ -48,13 +47,26 @@ examples:
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
     add("--selection", metavar="DIR", type=Path, help="what etads-select wrote, for selector, tagger and phrases")
     add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
-    add("--sentences", metavar="N", type=int, help="how many sentences (default: 3; oracle, labels and selector with "
-        "--threshold: as many as it takes)")  # fmt: skip
+    add(
+        "--sentences",
+        metavar="N",
+        type=int,
+        help="how many sentences (default: 3; oracle, labels and selector with --threshold: as many as it takes)",
+    )
     add("--threshold", metavar="P", type=float, help="of phrases (default: 0.15) and of the selector (default: none)")
-    add("--at-least", metavar="N", type=int, help="of the selector with --threshold: the N likeliest in any case "
-        "(default: 1)")  # fmt: skip
-    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--at-least",
+        metavar="N",
+        type=int,
+        help="of the selector with --threshold: the N likeliest in any case (default: 1)",
+    )
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        default=400,
+        help="read the first N tokens of a document (default: %(default)s)",
+    )
     return parser
 
 
@@ -80,21 +92,15 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
 
 
-def _extract(args: argparse.Namespace) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-extract``."""
     _check(args)
     folder = binarised(args.data)
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from ..jobs.extract import write_extracts  # isort: skip
+    from ..jobs.extract import write_extracts
 
     only_warnings()
     print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-extract`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-extract", lambda: _extract(args), ValueError)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from tabulate import tabulate
 
@@ -20,9 +20,9 @@ from ..evaluation.human import (
 )
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
 from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
-from ..platform.console import Parser
+from ..platform.console import Parser, command
 from ..version import __version__
-from .scoring_options import check_writable, named_files, read_summaries, run, warn
+from .scoring_options import check_writable, named_files, read_summaries, warn
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,10 +154,13 @@ def _score(args: argparse.Namespace) -> None:
         Path(args.json).write_text(json.dumps(everything, indent=2) + "\n", encoding="utf-8")
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-human`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-human", lambda: _make(args) if args.command == "make" else _score(args))
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-human``."""
+    if args.command == "make":
+        _make(args)
+    else:
+        _score(args)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..data.labels.files import file_name
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
 KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
@@ -45,8 +44,14 @@ examples:
     add("--kind", choices=tuple(KINDS), help="see below (default: words)")
     add("--pairs", metavar="DIR", type=Path, help="write pairs of sentences as text into this folder, and no labels")
     add("--subset", metavar="NAME", nargs="+", help="splits (default: those of train, valid and test that are there)")
-    add("--truncate-source", metavar="N", type=int, default=400, help="read the first N tokens of a document, at least "
-        "as many as the models that use the labels (default: %(default)s)")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        default=400,
+        help="read the first N tokens of a document, at least "
+        "as many as the models that use the labels (default: %(default)s)",
+    )
     add("--out", metavar="DIR", type=Path, help="where the files go (default: beside the data)")
     add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
     return parser
@@ -60,16 +65,16 @@ def binarised(data: Path) -> Path:
     return folder
 
 
-def _make(args: argparse.Namespace) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-labels``."""
     check_positive(jobs=args.jobs, truncate_source=args.truncate_source)
     if args.pairs is not None:
         for option, value in (("kind", args.kind), ("out", args.out)):
             if value is not None:
                 raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
     folder = binarised(args.data)
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
-    from ..jobs.labels import make_labels, splits_of, write_pairs  # isort: skip
+    from ..jobs.labels import make_labels, splits_of, write_pairs
 
     only_warnings()
     kind = args.kind or "words"
@@ -80,12 +85,6 @@ def _make(args: argparse.Namespace) -> None:
             continue
         path = (args.out or folder) / file_name("labels", KINDS[kind], split)
         print(f"{path}: {make_labels(folder, split, kind, args.truncate_source, path, args.jobs)}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-labels`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-labels", lambda: _make(args), ValueError)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..evaluation.likelihood_file import CHECKPOINTS, likelihood_file
 from ..jobs.runs import checkpoint_and_data, only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -27,33 +26,35 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
     add("--subset", metavar="NAME", default="test", help="train, valid or test (default: %(default)s)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
-        "(default: %(default)s)")  # fmt: skip
-    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
-        "training)")  # fmt: skip
+    add(
+        "--checkpoint",
+        choices=CHECKPOINTS,
+        default="best",
+        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+    )
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="the prepared data (default: RUN/prepared, or those of the training)",
+    )
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
-def _score(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-likelihood``."""
     checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens)
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from ..jobs.likelihood import score_subset  # isort: skip
+    from ..jobs.likelihood import score_subset
 
     only_warnings()
 
     path = likelihood_file(args.run, args.subset, args.checkpoint)
     found, is_new = score_subset(checkpoint, data, args.subset, path, args.max_tokens, args.device)
     print(f"{path}: {found.summary()}" + ("" if is_new else " (scored before)"))
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-likelihood`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-likelihood", lambda: _score(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ import logging
 import sys
 import warnings
 from pathlib import Path
-from typing import List, Optional
 
-from ..platform.console import Parser, run
+from ..platform.console import Parser, command
 from ..platform.errors import InputError
 
 
@@ -36,7 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-models``."""
     if args.arch and args.configs:
         raise InputError(f"--configs {args.configs}: goes without ARCH {args.arch}; it writes every architecture's")
     for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
@@ -44,8 +45,6 @@ def _show(args: argparse.Namespace) -> None:
             raise InputError(f"{option} {size}: choose 5 or more")
     warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # and it writes a debugging line for every model
-    # here, so that --help, --version and wrong options are answered without waiting for fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet
     from ..jobs.architectures import PRESETS, describe, options_of
 
     if args.configs:
@@ -63,12 +62,6 @@ def _show(args: argparse.Namespace) -> None:
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for arch, count, changes in rows:
         print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-models`` and return its exit code."""
-    args = _parser().parse_args(argv)
-    return run("etads-models", lambda: _show(args))
 
 
 if __name__ == "__main__":

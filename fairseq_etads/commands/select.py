@@ -3,11 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import List, Optional
 
 from ..evaluation.likelihood_file import CHECKPOINTS
 from ..jobs.runs import checkpoint_and_data, only_warnings
-from ..platform.console import Parser, check_positive, run
+from ..platform.console import Parser, check_positive, command
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,37 +27,48 @@ examples:
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="what scripts/train.sh made, with checkpoints/")
     add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits (default: valid test)")
-    add("--checkpoint", choices=CHECKPOINTS, default="best", help="checkpoint_best.pt or checkpoint_last.pt of RUN "
-        "(default: %(default)s)")  # fmt: skip
-    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: RUN/prepared, or those of the "
-        "training)")  # fmt: skip
+    add(
+        "--checkpoint",
+        choices=CHECKPOINTS,
+        default="best",
+        help="checkpoint_best.pt or checkpoint_last.pt of RUN (default: %(default)s)",
+    )
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="the prepared data (default: RUN/prepared, or those of the training)",
+    )
     add("--out", metavar="DIR", type=Path, help="where the files go (default: RUN)")
-    add("--truncate-source", metavar="N", type=int, help="read the first N tokens of a document (default: as in "
-        "training); others are not selected")  # fmt: skip
+    add(
+        "--truncate-source",
+        metavar="N",
+        type=int,
+        help="read the first N tokens of a document (default: as in training); others are not selected",
+    )
     add("--labels", metavar="DIR", type=Path, help="where the labels are (default: beside the data)")
-    add("--threshold", metavar="P", type=float, default=0.15, help="a unit is selected if its probability is above P "
-        "(default: %(default)s)")  # fmt: skip
+    add(
+        "--threshold",
+        metavar="P",
+        type=float,
+        default=0.15,
+        help="a unit is selected if its probability is above P (default: %(default)s)",
+    )
     add("--report", metavar="FILE", type=Path, help="also write the figures as JSON")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     return parser
 
 
-def _select(args: argparse.Namespace) -> None:
+@command(_parser, ValueError, RuntimeError)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-select``."""
     checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    from .. import plugin  # noqa: F401  # first: it keeps fairseq quiet and makes checkpoints load safely
-    from ..jobs.select import select  # isort: skip
+    from ..jobs.select import select
 
     only_warnings()
     select(checkpoint, data, args)
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-select`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-select", lambda: _select(args), ValueError, RuntimeError)
 
 
 if __name__ == "__main__":

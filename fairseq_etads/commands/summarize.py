@@ -12,9 +12,9 @@ import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List, Optional
+from typing import Any, Deque, Dict, Iterator, List
 
-from ..platform.console import Parser, limit_caches_of_shapes, printable, run
+from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
@@ -121,7 +121,7 @@ class _Report:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(f"== {text}", file=sys.stderr)
+            print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, name: str, text: str, problem: str) -> None:
         """Count a document; say what is wrong with it."""
@@ -176,9 +176,6 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
 
 def _load(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     from ..summarizer import Summarizer
 
     logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
@@ -192,8 +189,11 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     report.begin()
     for document, summary in _summaries(args, summarizer, documents):
         line = _line(document, summary, args.output_format or "text")
-        sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():
+            print(line, flush=True)
+        else:
+            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
+            sys.stdout.buffer.flush()
         report.count(document.name, summary.text, document.problem or summary.problem)
     return report.counts["failed"]
 
@@ -232,7 +232,9 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return output.progress.failed
 
 
-def _summarize(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-summarize``."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
             raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
@@ -249,12 +251,6 @@ def _summarize(args: argparse.Namespace) -> None:
     report.end(failed)
     if failed:
         sys.exit(1)
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-summarize`` and return its exit code: 1 if documents failed, 2 after an error, a line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-summarize", lambda: _summarize(args))
 
 
 if __name__ == "__main__":

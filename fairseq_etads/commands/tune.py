@@ -21,7 +21,7 @@ from ..jobs.tuning.choices import (
     TRIALS,
     check_options,
 )
-from ..platform.console import Parser, limit_caches_of_shapes, printable, run
+from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
@@ -61,31 +61,59 @@ def _parser() -> argparse.ArgumentParser:
     add("target", metavar="REFERENCES", type=Path, nargs="?", help="the reference of each document, in the same order")
     add("--source-column", metavar="NAME", default="", help="field of the document (default: a usual name)")
     add("--target-column", metavar="NAME", default="", help="field of the reference (default: a usual name)")
-    add("--trials", metavar="N", type=int,
-        help=f"settings to try in all (default: {TRIALS}; with --mert, rounds of decoding, {MERT_ROUNDS})")  # fmt: skip
-    add("--metric", choices=MERT_METRICS,
+    add(
+        "--trials",
+        metavar="N",
+        type=int,
+        help=f"settings to try in all (default: {TRIALS}; with --mert, rounds of decoding, {MERT_ROUNDS})",
+    )
+    add(
+        "--metric",
+        choices=MERT_METRICS,
         help=f"what is maximised: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with --mert "
-        f"also recall in the first 75 bytes (default: {MERT_METRICS[0]})")  # fmt: skip
-    add("--documents", metavar="N", type=int, default=MOST_DOCUMENTS, dest="most_documents",
-        help="of more documents, take N at random, the same in every trial (default: %(default)s)")  # fmt: skip
+        f"also recall in the first 75 bytes (default: {MERT_METRICS[0]})",
+    )
+    add(
+        "--documents",
+        metavar="N",
+        type=int,
+        default=MOST_DOCUMENTS,
+        dest="most_documents",
+        help="of more documents, take N at random, the same in every trial (default: %(default)s)",
+    )
     add("--search", metavar="LIST", default="", help="options to search, separated by commas")
-    add("--range", metavar="NAME=VALUES", action="append", default=[], dest="ranges",
-        help="values of an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated")  # fmt: skip
+    add(
+        "--range",
+        metavar="NAME=VALUES",
+        action="append",
+        default=[],
+        dest="ranges",
+        help="values of an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
+    )
     add(
         "--mert",
         action="store_true",
         help="tune the weights of --extractive-weights instead, by minimum-error-rate training on n-best lists",
     )
     add("--nbest", metavar="N", type=int, help="with --mert, hypotheses of a document, and the beam (default: 100)")
-    add("--starting-points", metavar="N", type=int,
-        help=f"with --mert, where its search begins, at random but for one (default: {STARTING_POINTS})")  # fmt: skip
+    add(
+        "--starting-points",
+        metavar="N",
+        type=int,
+        help=f"with --mert, where its search begins, at random but for one (default: {STARTING_POINTS})",
+    )
     add("--out", metavar="DIR", type=Path, help="where trials, tables and the plot go (default: FOLDER-tuning)")
     add("--seed", metavar="N", type=int, default=1, help="of the search and of the documents (default: %(default)s)")
     add("--write", action="store_true", help="make the best options the defaults of FOLDER")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
     add("--max-tokens", metavar="N", type=int, default=8000, help="source tokens in a batch (default: %(default)s)")
-    add("--encoder-memory", metavar="MIB", type=int, default=1024,
-        help="most memory for encoder states, which are then computed once (default: %(default)s)")  # fmt: skip
+    add(
+        "--encoder-memory",
+        metavar="MIB",
+        type=int,
+        default=1024,
+        help="most memory for encoder states, which are then computed once (default: %(default)s)",
+    )
     add("--quiet", action="store_true", help="say nothing but the results and what went wrong")
     return parser
 
@@ -159,8 +187,14 @@ def _listener(metric: str, quiet: bool) -> Any:
             if not self.started:
                 self.started, self.first = time.monotonic(), number
             self.number, self.trials = number, trials
-            self.bar = tqdm(total=documents, desc=f"trial {number}", unit=" documents", leave=False,
-                            disable=True if quiet else None, file=sys.stderr)  # fmt: skip
+            self.bar = tqdm(
+                total=documents,
+                desc=f"trial {number}",
+                unit=" documents",
+                leave=False,
+                disable=True if quiet else None,
+                file=sys.stderr,
+            )
 
         def advance(self, documents: int) -> None:
             self.bar.update(documents)
@@ -216,7 +250,9 @@ def _check(args: argparse.Namespace) -> None:
     read_config(args.folder)
 
 
-def _tune(args: argparse.Namespace) -> None:
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads-tune``."""
     _check(args)
     ranges = _ranges(args.ranges)
     documents, references = _pairs(args)
@@ -224,9 +260,6 @@ def _tune(args: argparse.Namespace) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
     limit_caches_of_shapes()
-    # here, so that --help, --version and wrong options are answered without waiting for torch and fairseq
-    import fairseq_etads.plugin  # noqa: F401  # first: it keeps fairseq quiet
-
     from ..summarizer import Summarizer
     from ..summarizer.folder.defaults import check_writable
 
@@ -283,8 +316,12 @@ def _try_options(
     print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
     print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
     best = tuning.best
-    _write(args, f"the options of trial {best.number}", best.decoding if best.number else None,
-           lambda: report.card_note(tuning, args.source.name))  # fmt: skip
+    _write(
+        args,
+        f"the options of trial {best.number}",
+        best.decoding if best.number else None,
+        lambda: report.card_note(tuning, args.source.name),
+    )
 
 
 def _tune_weights(
@@ -300,17 +337,28 @@ def _tune_weights(
 
     summarizer = load()
     tuning = tune_weights(
-        summarizer, documents, references, out, rounds=args.trials, metric=args.metric, nbest=args.nbest or NBEST,
-        points=args.starting_points or STARTING_POINTS, **common,
-    )  # fmt: skip
+        summarizer,
+        documents,
+        references,
+        out,
+        rounds=args.trials,
+        metric=args.metric,
+        nbest=args.nbest or NBEST,
+        points=args.starting_points or STARTING_POINTS,
+        **common,
+    )
     tuning.write(out)
     weights = as_option(tuning.best.weights)
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
     print(f"Round {tuning.best.number} is the best. Its score is optimistic: it was chosen on these documents.")
     print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
     decoding = {**summarizer.config.decoding, "extractive_weights": weights}
-    _write(args, f"the weights of round {tuning.best.number}", decoding if tuning.best.number else None,
-           lambda: tuning.card_note(args.source.name))  # fmt: skip
+    _write(
+        args,
+        f"the weights of round {tuning.best.number}",
+        decoding if tuning.best.number else None,
+        lambda: tuning.card_note(args.source.name),
+    )
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
@@ -324,12 +372,6 @@ def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any
         return
     set_decoding(args.folder, decoding, note())
     print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Run ``etads-tune`` and return its exit code, 2 after an error, which is one line on stderr."""
-    args = _parser().parse_args(argv)
-    return run("etads-tune", lambda: _tune(args))
 
 
 if __name__ == "__main__":

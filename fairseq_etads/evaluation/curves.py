@@ -68,10 +68,17 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
                 axes.plot(*thinned(series), color=colour, linewidth=0.9, marker=alone, label=f"{run}: training")
                 continue
             axes.plot(
-                list(series), list(series.values()), color=colour, linewidth=1.4, marker=marker, markersize=4,
-                linestyle=_DASHES[kinds[kind] % len(_DASHES)], label=f"{run}: {kind}",
-                markerfacecolor="white", markevery=math.ceil(len(series) / 40),
-            )  # fmt: skip
+                list(series),
+                list(series.values()),
+                color=colour,
+                linewidth=1.4,
+                marker=marker,
+                markersize=4,
+                linestyle=_DASHES[kinds[kind] % len(_DASHES)],
+                label=f"{run}: {kind}",
+                markerfacecolor="white",
+                markevery=math.ceil(len(series) / 40),
+            )
     axes.set_title(TITLES.get(name, name), fontsize=10)
     axes.grid(color="0.9", linewidth=0.6)
     axes.tick_params(labelsize=8)
@@ -123,6 +130,12 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
             for handle, label in zip(*axes.get_legend_handles_labels()):
                 labelled.setdefault(label, handle)
         order = sorted(labelled, key=lambda label: list(logs).index(label.rpartition(": ")[0]))
-        figure.legend([labelled[label] for label in order], order, loc="outside lower center", ncols=min(len(order), 4),
-            fontsize=9, frameon=False)  # fmt: skip
+        figure.legend(
+            [labelled[label] for label in order],
+            order,
+            loc="outside lower center",
+            ncols=min(len(order), 4),
+            fontsize=9,
+            frameon=False,
+        )
         save(figure, path)

@@ -39,17 +39,36 @@ NO_WORDNET = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add --also and the options of the scores that it names."""
     add = parser.add_argument
-    add("--also", choices=NAMES, nargs="+", default=[],
+    add(
+        "--also",
+        choices=NAMES,
+        nargs="+",
+        default=[],
         help="further scores: METEOR, needs WordNet; BERTScore, needs a model (pip install bert-score); and two "
-        "rewards of training: rougesal, needs --saliency-documents, and entail, needs --entail-model")  # fmt: skip
-    add("--wordnet", metavar="DIR", help="meteor: folder of WordNet's files (default: nltk's corpus, or Debian's "
-        f"{DEBIAN_WORDNET})")  # fmt: skip
-    add("--bertscore-model", metavar="DIR", help="bertscore: folder of a model and its tokenizer, as save_pretrained "
-        "writes them")  # fmt: skip
-    add("--bertscore-layer", metavar="N", type=int, help="bertscore: take the states of layer N (default: the one that "
-        "bert-score takes of the model that the folder is named after, else the last)")  # fmt: skip
-    add("--saliency-documents", metavar="FILE", help="rougesal: training documents, one a line; the fewer have a word, "
-        "the more it counts")  # fmt: skip
+        "rewards of training: rougesal, needs --saliency-documents, and entail, needs --entail-model",
+    )
+    add(
+        "--wordnet",
+        metavar="DIR",
+        help=f"meteor: folder of WordNet's files (default: nltk's corpus, or Debian's {DEBIAN_WORDNET})",
+    )
+    add(
+        "--bertscore-model",
+        metavar="DIR",
+        help="bertscore: folder of a model and its tokenizer, as save_pretrained writes them",
+    )
+    add(
+        "--bertscore-layer",
+        metavar="N",
+        type=int,
+        help="bertscore: take the states of layer N (default: the one that "
+        "bert-score takes of the model that the folder is named after, else the last)",
+    )
+    add(
+        "--saliency-documents",
+        metavar="FILE",
+        help="rougesal: training documents, one a line; the fewer have a word, the more it counts",
+    )
     add("--entail-model", metavar="DIR", help="entail: a folder that etads-nli train has made")
 
 

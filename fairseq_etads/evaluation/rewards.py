@@ -9,6 +9,8 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from ..text.subsequences import lcs_positions, word_positions
+
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
 """Of each word of a text."""
@@ -55,11 +57,11 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
     """The words of a reference that :func:`rouge_l` counts: number of the sentence, and place in it."""
     left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [_positions(sentence) for sentence in hypothesis]
+    positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
         union: Set[int] = set()
         for words, other in zip(positions, hypothesis):
-            union.update(_common_subsequence(sentence, other, words))
+            union.update(lcs_positions(sentence, other, words))
         for index in sorted(union):
             if left[sentence[index]]:
                 left[sentence[index]] -= 1
@@ -93,44 +95,6 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
 
 def _total(weights: Weights) -> float:
     return sum(map(sum, weights))
-
-
-def _positions(sentence: Sequence[str]) -> Dict[str, int]:
-    """Word -> the set of its positions, as the bits of an integer."""
-    found: Dict[str, int] = {}
-    for position, word in enumerate(sentence):
-        found[word] = found.get(word, 0) | 1 << position
-    return found
-
-
-def _common_subsequence(reference: Sequence[str], other: Sequence[str], positions: Dict[str, int]) -> Iterator[int]:
-    """Positions in ``reference`` of a longest common subsequence: of several that which rouge-score finds.
-
-    A row of the usual table, the lengths for a prefix of the reference and every prefix of the other sentence, is one
-    integer: bit j is 0 where the length grows at word j (Hyyrö 2004). So a row costs a few operations.
-
-    Args:
-        positions: of the words of ``other``, as :func:`_positions` gives them.
-    """
-    full = (1 << len(other)) - 1
-    rows = [full]
-    for word in reference:
-        row = rows[-1]
-        common = row & positions.get(word, 0)
-        rows.append(((row + common) | (row - common)) & full)
-
-    def length(i: int, j: int) -> int:
-        return j - bin(rows[i] & ((1 << j) - 1)).count("1")
-
-    i, j = len(reference), len(other)
-    while i and j:
-        if reference[i - 1] == other[j - 1]:
-            i, j = i - 1, j - 1
-            yield i
-        elif length(i, j - 1) > length(i - 1, j):
-            j -= 1
-        else:
-            i -= 1
 
 
 def _each(score: Callable[[Text, Text], float]) -> Reward:

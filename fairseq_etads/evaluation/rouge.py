@@ -144,7 +144,7 @@ class Settings:
                 choices = ", ".join(known_name[5:] for known_name in sorted(known))
                 raise ValueError(f'metric "{name[5:] or name}": backend {self.backend} has {choices}')
         if self.byte_limit is not None and self.byte_limit < 1:
-            raise ValueError(f"byte limit is {self.byte_limit}, must be 1 or more")
+            raise ValueError(f"--bytes {self.byte_limit}: choose 1 or more")
         if self.irregular is None or not self.stem:
             object.__setattr__(self, "irregular", self.stem and self.backend == "perl")
 

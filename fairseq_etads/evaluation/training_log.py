@@ -147,8 +147,12 @@ def read_log(path: Path) -> TrainingLog:
         if line.endswith("\n"):
             log.read(line.rstrip("\r\n"))
     if not log.end().figures:
-        reason = "empty" if not lines else (
-            "no figures of training in it: is it a log of fairseq-train, and was the first --log-interval reached?"
-        )  # fmt: skip
+        reason = (
+            "empty"
+            if not lines
+            else (
+                "no figures of training in it: is it a log of fairseq-train, and was the first --log-interval reached?"
+            )
+        )
         raise InputError(f"{name_of(path)}: {reason}")
     return log

@@ -49,8 +49,9 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     subwords = detect_subwords(task.src_dict)
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
     output = _Output(args.output, _made_by(args, folder))
-    with tqdm(total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents",
-              disable=None) as bar:  # fmt: skip
+    with tqdm(
+        total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents", disable=None
+    ) as bar:
         for start in range(output.done, len(documents), args.batch_size):
             batch = [documents[number] for number in range(start, min(start + args.batch_size, len(documents)))]
             for sentences in summarise(batch, extractor, abstractor, args, device):

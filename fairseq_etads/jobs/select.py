@@ -130,9 +130,13 @@ def _scores(
     best, where = best_f1(counts)
     total = sum(map(sum, counts))
     return {
-        "auc": roc_area(counts), "f1": f1_at(true, chosen, positive), "threshold": threshold, "best_f1": best,
-        "best_threshold": where, "positive": positive / max(total, 1),
-    }  # fmt: skip
+        "auc": roc_area(counts),
+        "f1": f1_at(true, chosen, positive),
+        "threshold": threshold,
+        "best_f1": best,
+        "best_threshold": where,
+        "positive": positive / max(total, 1),
+    }
 
 
 def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:

@@ -28,12 +28,9 @@ from unittest import mock
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .deferred import STATISTICS, deferred
+from .deferred import importing_fairseq
 
-# importing fairseq logs a message about a missing tensorboardX, whoever imports it
-logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-
-with deferred(*STATISTICS):
+with importing_fairseq():
     from fairseq import checkpoint_utils, file_io, utils
     from fairseq.data import iterators
     from fairseq.data.encoders.gpt2_bpe import GPT2BPE
@@ -67,11 +64,30 @@ def _checkpoint_classes() -> List[Any]:
     return classes
 
 
+class _UnreadableError(Exception):
+    """torch.load cannot read a file."""
+
+
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """torch.load with weights_only=True inside, whatever torch's default and the environment say."""
+    """torch.load with weights_only=True inside, whatever torch's default and the environment say.
+
+    Files that torch.save has not written end in errors of many classes, and with advice to switch the protection off.
+    """
     plain_load = torch.load
-    torch.load = functools.partial(plain_load, weights_only=True)
+
+    @functools.wraps(plain_load)
+    def load(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain_load(*args, **{**kwargs, "weights_only": True})
+        except (pickle.UnpicklingError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            first = next(iter(str(error).splitlines()), "")
+            readable = "PytorchStreamReader" in first or isinstance(error, EOFError)
+            raise _UnreadableError((first or "it ends early") if readable else "torch.save did not write it") from None
+
+    torch.load = load
     try:
         yield
     finally:
@@ -108,12 +124,21 @@ def _damage(path: str) -> str:
     return f"the checksum of {damaged} is wrong" if damaged else ""
 
 
+def _is_whole(path: str) -> bool:
+    """Whether a file is an archive as torch.save writes it, with all its checksums right."""
+    if not zipfile.is_zipfile(path) or _damage(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
+
+
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
     """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder is whole."""
     others = [file for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     others.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    whole = next((file for file in others if not _damage(str(file))), None)
-    advice = f"{whole} is whole: name it" if whole else "Delete it, or name another one"
+    whole = next((file for file in others if _is_whole(str(file))), None)
+    advice = f"{whole} is whole: name it" if whole else "Name another one"
     advice += " with --restore-file (training) or --path (generation; --checkpoint of scripts/generate.sh)"
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
@@ -131,17 +156,14 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 return load_checkpoint(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
             found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
-            what = f"it refers to {found.group(1)}" if found else f"it is not a plain checkpoint ({error})"
+            what = f"it refers to {found.group(1)}" if found else "torch.save did not write it"
             raise UnsafeCheckpointError(
                 f"{path}: refused, because {what}. A fairseq checkpoint holds tensors and settings only; a file that "
                 "holds anything else can run code when it is loaded. Get the file from its author again, or, if you "
                 "trust it, save it anew without that object."
             ) from None
-        except (EOFError, RuntimeError) as error:
-            if "PytorchStreamReader" not in str(error) and not isinstance(error, EOFError):
-                raise
-            reason = next(iter(str(error).splitlines()), "it ends early")
-            _refuse_damaged(path, reason)
+        except _UnreadableError as error:
+            _refuse_damaged(path, str(error))
 
     load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]
     return load_checkpoint_to_cpu
@@ -351,8 +373,8 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    command: Any = sys.modules.get("fairseq_cli.train")  # imported before the plugin, by fairseq-train alone
-    if command is not None and not hasattr(command.train, "is_patched"):
+    command: Any = sys.modules.get("fairseq_cli.train")  # complete before the plugin is imported in fairseq-train only
+    if hasattr(command, "train") and not hasattr(command.train, "is_patched"):
         command.train = _stopping(command.train)
     if not hasattr(GPT2BPE.decode, "is_patched"):
         GPT2BPE.decode = _only_pieces(GPT2BPE.decode)

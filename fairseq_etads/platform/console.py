@@ -1,12 +1,15 @@
-"""What all commands share: ``--version``, errors as one line on stderr, and their end by Ctrl-C or another signal."""
+"""The frame of every command: ``--version``, errors as one line on stderr, exit statuses, Ctrl-C and other signals."""
 
 import argparse
 import contextlib
+import difflib
+import functools
 import multiprocessing
 import os
+import re
 import signal
 import sys
-from typing import Any, Callable, Iterator, NoReturn, Optional, Tuple, Type
+from typing import Any, Callable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
 from ..version import __version__
 from .errors import InputError
@@ -22,13 +25,80 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self._words: List[str] = []
+        self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
             version = f"{self.prog} {__version__}"
             self.add_argument("--version", action="version", version=version, help="show the version and exit")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does, and remember the words for messages."""
+        self._words = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print the message behind the command's name and exit with status 2."""
-        self.exit(USER_ERROR, f"{self.prog}: {message} (see --help)\n")
+        self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
+
+    def _advice(self, message: str) -> str:
+        """The spelling that was probably meant, or nothing."""
+        if message.startswith("unrecognized arguments: "):
+            for word in message.partition(": ")[2].split():
+                near = difflib.get_close_matches(word.partition("=")[0], self._options(), 1) if word[0] == "-" else []
+                if near:
+                    return f"; did you mean {near[0]}?"
+        without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
+        if without_value:
+            names = without_value.group(1).split("/")
+            for word, value in zip(self._words, self._words[1:]):
+                if word in names and value.startswith("-") and value not in self._option_string_actions:
+                    return f"; a value that begins with - is written {names[0]}={printable(value)}"
+        return ""
+
+    def _options(self) -> List[str]:
+        """The long options of this parser and of its subcommands."""
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    options += [name for name in parser._option_string_actions if name.startswith("--")]
+        return options
+
+
+def _integer(text: str) -> int:
+    """An integer that fits into 64 bits: numpy and torch have no larger ones."""
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
+    return number
+
+
+_integer.__name__ = "int"  # argparse names it in "invalid int value"
+
+
+def command(
+    make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
+) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
+    """Turn a function of the parsed options into the ``main`` of a command.
+
+    ``main(argv)`` parses the options, does the work under :func:`errors_in_one_line`, and returns the exit status. The
+    function imports what needs torch or fairseq itself, so that ``--help`` and wrong options are answered at once.
+
+    Args:
+        make_parser: called by ``main``; the parser's ``prog`` is the command's name.
+        more: errors, besides InputError and OSError, that are mistakes of the user.
+    """
+
+    def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
+        @functools.wraps(work)
+        def main(argv: Optional[Sequence[str]] = None) -> int:
+            parser = make_parser()
+            args = parser.parse_args(argv)
+            return run(parser.prog, lambda: work(args), *more)
+
+        return main
+
+    return decorate
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +118,34 @@ def check_positive(**numbers: Optional[int]) -> None:
 def printable(text: str) -> str:
     """The text with escapes for what a terminal cannot show or would obey; names in an input can hold anything."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
+
+
+class _Terminal:
+    """A terminal that shows the control characters of documents and file names instead of obeying them."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text.translate(_CONTROLS))
+
+
+@contextlib.contextmanager
+def _harmless_output() -> Iterator[None]:
+    """Inside, what is printed to a terminal cannot command it; files and pipes get the characters as they are."""
+    plain = sys.stdout
+    if plain is not None and plain.isatty():
+        sys.stdout = _Terminal(plain)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout = plain
 
 
 def sentence(error: BaseException) -> str:
@@ -70,15 +168,22 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
         SystemExit: with that status.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
-    with _signals_as_exits(command):
+    _open_closed_files()
+    with _signals_as_exits(command), _harmless_output():
         try:
+            if sys.stdout is None:  # closed by whoever started the command
+                raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
             sys.exit(128 + signal.SIGPIPE)
         except expected as error:
-            print(f"{command}: {sentence(error)}", file=sys.stderr)
+            text = sentence(error)
+            print(text if text.startswith(f"{command}: ") else f"{command}: {text}", file=sys.stderr)
+            sys.exit(USER_ERROR)
+        except MemoryError as error:
+            print(f"{command}: not enough memory{f' ({sentence(error)})' if str(error) else ''}", file=sys.stderr)
             sys.exit(USER_ERROR)
 
 
@@ -90,6 +195,17 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     return 0
+
+
+def _open_closed_files() -> None:
+    """Put /dev/null where standard input, output or errors are closed; the next file would take their place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def limit_caches_of_shapes() -> None:

@@ -1,7 +1,8 @@
-"""Put off the import of large modules that other packages import at their start and summarising never uses."""
+"""Postpone the import of large modules that other packages import when they start and that summarising never uses."""
 
 import contextlib
 import importlib
+import logging
 import sys
 from types import ModuleType
 from typing import Any, Callable, Iterator
@@ -48,3 +49,11 @@ def deferred(*names: str) -> Iterator[None]:
         for name, module in stand_ins.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
+
+
+@contextlib.contextmanager
+def importing_fairseq() -> Iterator[None]:
+    """Inside, fairseq is imported without its slow statistics and without a message about a missing tensorboardX."""
+    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+    with deferred(*STATISTICS):
+        yield

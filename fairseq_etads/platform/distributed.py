@@ -290,7 +290,7 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    command: Any = sys.modules.get("fairseq_cli.generate")  # imported before the plugin, by fairseq-generate alone
-    if command is not None and not hasattr(command.main, "is_patched"):
+    command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
+    if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)
         command.StopwatchMeter = _Timer

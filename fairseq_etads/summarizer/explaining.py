@@ -118,7 +118,7 @@ class Explainer:
     def _of_nothing(self, document: Document, summary: str, score: Optional[float]) -> Explanation:
         return Explanation(
             document.text, (), 0, summary, (), score, self._architecture, "none", None, None, None, None, None
-        )  # fmt: skip
+        )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
         """Ids (1, T) of spelled tokens; a word that neither the model nor the document has becomes unknown."""

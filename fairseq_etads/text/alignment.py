@@ -20,7 +20,7 @@ _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
     **dict.fromkeys("’‘´`", "'"),
     **dict.fromkeys("–—―", "--"),
-}  # fmt: skip
+}
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 """How the Penn Treebank spells brackets."""
 

@@ -14,6 +14,41 @@ from typing import Any, BinaryIO, Callable, Dict
 
 BLOCK = 1 << 16
 """Compressed bytes that are read at a time."""
+MOST_AT_ONCE = 1 << 24
+"""Decompressed bytes of a step."""
+BUFFER = 1 << 16
+"""Decompressed bytes that a reader keeps ready."""
+MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
+"""A file may become this many times as large, and in any case this many bytes. Texts become 3 to 20 times as large."""
+
+
+class _SmallSteps:
+    """A decompressor of the package zstandard that stops after about as many bytes as asked for, as Python's own do."""
+
+    STEP = 1 << 11
+    """Compressed bytes of a step, which can become 70 MB."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+        self.waiting = self.unused_data = b""
+
+    @property
+    def eof(self) -> bool:
+        return self.stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.waiting
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        self.waiting += data
+        made = bytearray()
+        while self.waiting and not self.eof and len(made) < max_length:
+            step, self.waiting = self.waiting[: self.STEP], self.waiting[self.STEP :]
+            made += self.stream.decompress(step)
+        if self.eof:
+            self.unused_data, self.waiting = self.stream.unused_data + self.waiting, b""
+        return bytes(made)
 
 
 def _zstd_decompressor() -> Any:
@@ -23,7 +58,7 @@ def _zstd_decompressor() -> Any:
     except ImportError:
         pass
     try:
-        return importlib.import_module("zstandard").ZstdDecompressor().decompressobj()
+        return _SmallSteps(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
     except ImportError:
         raise OSError(".zst needs zstandard: pip install zstandard, or decompress it first: zstd -d") from None
 
@@ -48,19 +83,23 @@ class _Decompressed(io.RawIOBase):
         self.stream: Any = make()  # None between two streams
         self.rest = b""  # compressed bytes behind the stream that has ended
         self.ready = memoryview(b"")
+        self.compressed = self.decompressed = 0
+        """Bytes until now."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self.ready:
-            block = self._next_block()
-            if not block:
+            waiting = self.stream is not None and not getattr(self.stream, "needs_input", True)
+            block = b"" if waiting else self._next_block()
+            if not block and not waiting:
                 return 0
             try:
-                self.ready = memoryview(self.stream.decompress(block))
+                self.ready = memoryview(self._decompress(block))
             except Exception as error:  # every library has its own
                 raise OSError(f"damaged: {error}") from None
+            self._check_size()
             if self.stream.eof:
                 self.rest, self.stream = self.stream.unused_data, None
         size = min(len(buffer), len(self.ready))
@@ -68,17 +107,36 @@ class _Decompressed(io.RawIOBase):
         self.ready = self.ready[size:]
         return size
 
+    def _decompress(self, block: bytes) -> bytes:
+        """About MOST_AT_ONCE bytes at most; of gzip, which becomes at most 1,032 times as large, a block's."""
+        if hasattr(self.stream, "needs_input"):
+            return self.stream.decompress(block, MOST_AT_ONCE)
+        return self.stream.decompress(block)
+
+    def _check_size(self) -> None:
+        self.decompressed += len(self.ready)
+        if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
+            times = self.decompressed // max(1, self.compressed)
+            raise OSError(
+                f"becomes more than {times:,} times as large, which no text does; decompress it first if it is one"
+            )
+
     def _next_block(self) -> bytes:
         """Compressed bytes for the stream, a new one if need be; none at the end of the file."""
-        block, self.rest = self.rest or self.file.read(BLOCK), b""
+        block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:
                 raise OSError("cut off: the compressed data do not end")
             return block
         while block and not block.lstrip(b"\0"):
-            block = self.file.read(BLOCK)
+            block = self._read()
         self.stream = self.make() if block else None
         return block.lstrip(b"\0")
+
+    def _read(self) -> bytes:
+        block = self.file.read(BLOCK)
+        self.compressed += len(block)
+        return block
 
     def close(self) -> None:
         self.file.close()
@@ -87,4 +145,4 @@ class _Decompressed(io.RawIOBase):
 
 def open_compressed(path: Path) -> BinaryIO:
     """Open a file whose suffix is in DECOMPRESSORS for reading, decompressed."""
-    return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BLOCK)
+    return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..platform.console import Parser, errors_in_one_line
+from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
 from .atomic import atomic_writer
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
@@ -259,7 +259,7 @@ def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], bla
 
 
 def _say(text: str) -> None:
-    print(f"== {text}", file=sys.stderr)
+    print(f"== {printable(text)}", file=sys.stderr)
 
 
 def write_documents(args: argparse.Namespace) -> None:

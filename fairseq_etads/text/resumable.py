@@ -12,6 +12,30 @@ from ..platform.processes import lock
 from .records import NewDocument
 
 
+def json_line(record: Dict[str, Any]) -> bytes:
+    """A record as a line of JSON lines."""
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def json_lines(content: bytes) -> List[Any]:
+    """The record of each whole line, None where it is not JSON.
+
+    What stands behind the last line end was being written when a process was killed.
+    """
+    records: List[Any] = []
+    for line in content.split(b"\n")[:-1]:
+        try:
+            records.append(json.loads(line))
+        except (ValueError, RecursionError):
+            records.append(None)
+    return records
+
+
+def differing(before: Dict[str, Any], now: Dict[str, Any]) -> str:
+    """Names of the settings that differ, as words of a message; empty if none does."""
+    return " and ".join(sorted(str(name) for name in {*before, *now} if before.get(name) != now.get(name)))
+
+
 class Progress(NamedTuple):
     """What is done: so many documents, whose lines end at byte ``size``, ``failed`` of them without a result.
 
@@ -60,7 +84,7 @@ class ResumableLines:
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
         self._file.truncate(self.progress.size)
         fresh = self.journal.with_name(self.journal.name + ".new")
-        fresh.write_bytes(_line(settings) + _line(self.progress._asdict()))
+        fresh.write_bytes(json_line(settings) + json_line(self.progress._asdict()))
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
@@ -71,19 +95,14 @@ class ResumableLines:
             InputError: it had other settings.
         """
         try:
-            lines = self.journal.read_bytes().split(b"\n")[:-1]
+            found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]
         except FileNotFoundError:
             return []
-        found: List[Any] = []
-        for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
-                found.append(json.loads(line))
         if not found:
             return []
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
-            differ = sorted(name for name in {*before, *settings} if before.get(name) != settings.get(name))
-            raise InputError(self._begun_otherwise(f"was begun with another {' and '.join(map(str, differ))}"))
+            raise InputError(self._begun_otherwise(f"was begun with another {differing(before, settings)}"))
         begun = []
         for done in found[1:]:
             with contextlib.suppress(TypeError):
@@ -132,7 +151,7 @@ class ResumableLines:
 
     def _note(self, content: Dict[str, Any]) -> None:
         assert self._log is not None
-        self._log.write(_line(content))
+        self._log.write(json_line(content))
         self._log.flush()
 
     def close(self) -> None:
@@ -148,7 +167,3 @@ class ResumableLines:
             self.close()
             os.replace(self.partial, self.path)
         self.journal.unlink()
-
-
-def _line(content: Dict[str, Any]) -> bytes:
-    return json.dumps(content).encode() + b"\n"

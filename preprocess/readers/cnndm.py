@@ -56,8 +56,11 @@ The anonymised variant has @entity0, @entity1, ... for names and, behind the tex
             "13,368 and 11,490; any; or others (default: %(default)s)",
         )
         add("--allow-missing", action="store_true", help="count listed stories that are nowhere instead of stopping")
-        add("--keep-origin", action="store_true",
-            help="also write SPLIT.source.origin, cnn or dailymail for each document, for etads-control")  # fmt: skip
+        add(
+            "--keep-origin",
+            action="store_true",
+            help="also write SPLIT.source.origin, cnn or dailymail for each document, for etads-control",
+        )
         add("--entity-names", action="store_true", help="anonymised stories: put the names back")
 
     def _url_list(self, split: str) -> Optional[Path]:

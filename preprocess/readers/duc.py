@@ -61,10 +61,18 @@ makes them. Either way it is a test set."""
         add("--docs", metavar="DIR", type=Path, help="folder of folders of SGML articles")
         add("--models", metavar="DIR", type=Path, help="folder of reference headlines")
         add("--data", metavar="DIR", type=Path, help="folder of input.txt and task1_ref*.txt")
-        add("--references", metavar="N", type=int, default=4,
-            help="each article must have this many; 0: any (default: %(default)s)")  # fmt: skip
-        add("--as-gigaword", action="store_true",
-            help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines")  # fmt: skip
+        add(
+            "--references",
+            metavar="N",
+            type=int,
+            default=4,
+            help="each article must have this many; 0: any (default: %(default)s)",
+        )
+        add(
+            "--as-gigaword",
+            action="store_true",
+            help="SGML: Treebank words in lower case, digits as #, for models of Gigaword headlines",
+        )
         add_keep_original(parser)
         add("--keep-datelines", action="store_true", help='keep "JERUSALEM (AP) _" at the beginning')
 

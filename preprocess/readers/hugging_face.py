@@ -79,13 +79,21 @@ piece is split by --split."""
             "--data", metavar="FOLDER|NAME", required=True, help="what save_to_disk wrote, or a name in the local cache"
         )
         add("--config", metavar="NAME", help="configuration of a name, if it has several (CNN/Daily Mail: 3.0.0)")
-        add("--split", dest="shares", metavar="TRAIN/VALID/TEST",
-            help=f"shares of a data set of one piece, by a hash of its documents ({DEFAULT_SHARES})")  # fmt: skip
+        add(
+            "--split",
+            dest="shares",
+            metavar="TRAIN/VALID/TEST",
+            help=f"shares of a data set of one piece, by a hash of its documents ({DEFAULT_SHARES})",
+        )
         add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
         add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
         add("--target-column", metavar="NAME", default="", help="column of summaries")
-        add("--target-list", choices=("sentences", "references"), default="sentences",
-            help="what a list in the column of summaries holds (default: %(default)s)")  # fmt: skip
+        add(
+            "--target-list",
+            choices=("sentences", "references"),
+            default="sentences",
+            help="what a list in the column of summaries holds (default: %(default)s)",
+        )
 
     def splits(self) -> List[str]:
         return self.shares.splits if self.shares else list(self._names)

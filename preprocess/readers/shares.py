@@ -23,9 +23,13 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
     add("--input", metavar=metavar, type=Path, help=f"{what}; instead of --train, --valid and --test", **files)
-    add("--split", dest="shares", metavar="TRAIN/VALID/TEST",
+    add(
+        "--split",
+        dest="shares",
+        metavar="TRAIN/VALID/TEST",
         help="shares of --input, such as 80/10/10. A hash of its document decides where a row goes: equal documents go "
-        f"to one split, and rows that you add later move no others (default: {DEFAULT_SHARES})")  # fmt: skip
+        f"to one split, and rows that you add later move no others (default: {DEFAULT_SHARES})",
+    )
     add("--split-seed", metavar="N", type=int, help="of that hash (default: 1)")
 
 

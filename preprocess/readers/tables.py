@@ -95,12 +95,19 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         add("--format", choices=FORMATS, help="of all files, if their names do not tell")
         add("--source-column", metavar="NAME", default="", help="column of documents, if not a known one")
         add("--target-column", metavar="NAME", default="", help="column of summaries")
-        add("--delimiter", metavar="CHAR",
+        add(
+            "--delimiter",
+            metavar="CHAR",
             help='CSV, TSV: what separates cells, a character or "tab" (default: of comma, tab, semicolon and bar the '
-            "one by which the header has the columns)")  # fmt: skip
+            "one by which the header has the columns)",
+        )
         add("--no-quotes", action="store_true", help="CSV, TSV: a quote does not enclose a cell")
-        add("--target-list", choices=("sentences", "references"), default="sentences",
-            help="what a list in the column of summaries holds (default: %(default)s)")  # fmt: skip
+        add(
+            "--target-list",
+            choices=("sentences", "references"),
+            default="sentences",
+            help="what a list in the column of summaries holds (default: %(default)s)",
+        )
 
     def _columns(self, key: str) -> Tuple[str, str]:
         """The names of the columns of documents and of summaries, from a file's header or its first record."""

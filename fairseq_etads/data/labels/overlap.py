@@ -1,47 +1,12 @@
 """ROUGE-L recall of lists of words: how much of a summary stands in sentences of its document.
 
-Longest common subsequences (LCS) are found as the package rouge-score finds them, so that recall is the same; words are
-compared as they are, without stemming.
+Recall is that of the package rouge-score, but words are compared as they are, without stemming.
 """
 
 from collections import Counter
 from typing import Iterable, List, Sequence, Set, Tuple
 
-Words = Sequence[str]
-
-
-def lcs_table(reference: Words, words: Words) -> List[List[int]]:
-    """Lengths of the LCS of the first i words of ``reference`` and the first j of ``words``."""
-    table = [[0] * (len(words) + 1)]
-    for word in reference:
-        above, row = table[-1], [0]
-        for j, other in enumerate(words):
-            row.append(above[j] + 1 if word == other else max(row[j], above[j + 1]))
-        table.append(row)
-    return table
-
-
-def lcs_length(reference: Words, words: Words) -> int:
-    """The length of the LCS."""
-    return 0 if set(reference).isdisjoint(words) else lcs_table(reference, words)[-1][-1]
-
-
-def lcs_positions(reference: Words, words: Words) -> Set[int]:
-    """Positions of ``reference`` that are in its LCS with ``words``."""
-    found: Set[int] = set()
-    if set(reference).isdisjoint(words):
-        return found
-    table = lcs_table(reference, words)
-    i, j = len(reference), len(words)
-    while i and j:
-        if reference[i - 1] == words[j - 1]:
-            i, j = i - 1, j - 1
-            found.add(i)
-        elif table[i][j - 1] > table[i - 1][j]:
-            j -= 1
-        else:
-            i -= 1
-    return found
+from ...text.subsequences import Words, lcs_length, lcs_positions
 
 
 def sentence_recall(words: Words, reference: Words) -> float:
@@ -62,7 +27,7 @@ class SummaryRecall:
         self._counts = [Counter(sentence) for sentence in document]
         self._reference_counts = Counter(word for sentence in summary for word in sentence)
         self._matched: List[Tuple[Set[int], ...]] = [
-            tuple(lcs_positions(sentence, words) for sentence in summary) for words in document
+            tuple(set(lcs_positions(sentence, words)) for sentence in summary) for words in document
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:

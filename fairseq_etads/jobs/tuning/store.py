@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 from ...platform.errors import InputError
 from ...platform.processes import lock
+from ...text.resumable import differing, json_line, json_lines
 
 FORMAT = "fairseq-etads trials"
 
@@ -53,11 +54,7 @@ class TrialStore:
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        lines = content[:whole].split(b"\n")[:-1]
-        for number, line in enumerate(lines):
-            record: Any = None
-            with contextlib.suppress(ValueError, RecursionError):
-                record = json.loads(line)
+        for number, record in enumerate(json_lines(content)):
             if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
                 raise InputError(f"{self.path}, line {number + 1}: not of a store of trials; delete it to begin anew")
             if number:
@@ -67,19 +64,18 @@ class TrialStore:
         return whole
 
     def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
-        old, new = before.get("settings") or {}, head["settings"]
-        differ = [name for name in {**new, **old} if old.get(name) != new.get(name)] or ["version of this format"]
+        differ = differing(before.get("settings") or {}, head["settings"]) or "version of this format"
         raise InputError(
-            f"{self.path}: its trials were made with another {' and '.join(differ)}; name another folder for these, or "
-            "delete it to begin anew"
+            f"{self.path}: its trials were made with another {differ}; name another folder for these, or delete it to "
+            "start again"
         )
 
     @staticmethod
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """The settings and the trials of a file that is not opened for writing; empty if there are none."""
         records: List[Any] = []
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            records = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        with contextlib.suppress(OSError):
+            records = json_lines(path.read_bytes())
         if not records or not all(isinstance(record, dict) for record in records):
             return {}, []
         settings = records[0].get("settings")
@@ -91,7 +87,7 @@ class TrialStore:
         self.trials.append(json.loads(json.dumps(trial)))
 
     def _write(self, record: Dict[str, Any]) -> None:
-        self._file.write(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        self._file.write(json_line(record))
         self._file.flush()
         os.fsync(self._file.fileno())
 

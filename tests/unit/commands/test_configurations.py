@@ -1,4 +1,4 @@
-"""The configurations in configs/: made by etads-models, complete for fairseq-hydra-train, and true to the presets."""
+"""Configurations that etads-models writes: complete for fairseq-hydra-train, and true to the presets."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +16,15 @@ from fairseq_etads.jobs.architectures import PRESETS
 from fairseq_etads.jobs.configurations import write_configurations
 from fairseq_etads.training.task import SummarizationTask
 
-CONFIGS = Path(__file__).parents[3] / "configs"
+EXAMPLES = Path(__file__).parents[3] / "configs"
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory):
+    """A folder with the configuration of every architecture."""
+    folder = tmp_path_factory.mktemp("made") / "configs"
+    write_configurations(folder)
+    return folder
 
 
 def composed(path, **data):
@@ -26,20 +34,25 @@ def composed(path, **data):
     return cfg
 
 
-def test_they_are_those_that_the_command_writes(tmp_path, capsys):
-    assert main(["--configs", str(tmp_path / "configs")]) == 0
+def test_the_command_writes_one_for_every_architecture(tmp_path, capsys, configs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--configs", "configs"]) == 0
     assert f"{len(PRESETS)} configurations" in capsys.readouterr().out
-    names = {path.name for path in CONFIGS.iterdir()}
-    assert names == {path.name for path in (tmp_path / "configs").iterdir()} == {f"{arch}.yaml" for arch in PRESETS}
-    for name in names:
-        assert (CONFIGS / name).read_text() == (tmp_path / "configs" / name).read_text(), (
-            "etads-models --configs configs"
-        )
+    names = {path.name for path in (tmp_path / "configs").iterdir()}
+    assert names == {path.name for path in configs.iterdir()} == {f"{arch}.yaml" for arch in PRESETS}
+
+
+def test_the_examples_are_those_that_the_command_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--configs", "configs"]) == 0
+    assert {path.name for path in EXAMPLES.iterdir()} == {"etads.yaml", "words_lvt2k_temp_att.yaml"}
+    for path in EXAMPLES.iterdir():
+        assert path.read_text() == (tmp_path / "configs" / path.name).read_text(), "etads-models --configs configs"
 
 
 @pytest.mark.parametrize("arch", sorted(PRESETS))
-def test_every_option_exists_and_the_model_is_the_preset(arch):
-    cfg = composed(CONFIGS / f"{arch}.yaml", data="bin")
+def test_every_option_exists_and_the_model_is_the_preset(arch, configs):
+    cfg = composed(configs / f"{arch}.yaml", data="bin")
     preset = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     assert cfg.model._name == arch
     for option in fields(preset):
@@ -55,10 +68,10 @@ def test_every_option_exists_and_the_model_is_the_preset(arch):
     assert cfg.optimization.max_update or cfg.optimization.max_epoch, "it would never end"
 
 
-def test_the_data_must_be_named_and_options_that_do_not_exist_are_refused(tmp_path):
+def test_the_data_must_be_named_and_options_that_do_not_exist_are_refused(tmp_path, configs):
     with pytest.raises(ValueError, match="no data directory given"):
-        SummarizationTask.setup_task(composed(CONFIGS / "etads.yaml").task)
-    text = (CONFIGS / "etads.yaml").read_text()
+        SummarizationTask.setup_task(composed(configs / "etads.yaml").task)
+    text = (configs / "etads.yaml").read_text()
     for wrong in ("encoder_layer: 4", "dropout: high"):
         path = tmp_path / "wrong.yaml"
         path.write_text(text.replace("dropout: 0.2", wrong))
@@ -66,9 +79,9 @@ def test_the_data_must_be_named_and_options_that_do_not_exist_are_refused(tmp_pa
             composed(path, data="bin")
 
 
-def test_trainings_are_those_of_the_recipes():
+def test_trainings_are_those_of_the_recipes(configs):
     etads, temporal, coverage = (
-        composed(CONFIGS / f"{a}.yaml") for a in ("etads", "words_lvt2k_temp_att", "pg_coverage")
+        composed(configs / f"{a}.yaml") for a in ("etads", "words_lvt2k_temp_att", "pg_coverage")
     )
     assert etads.lr_scheduler.warmup_updates == 8000 and list(etads.optimization.lr) == [4.94e-4]
     assert temporal.optimizer._name == "lazy_adadelta" and temporal.optimization.max_epoch == 35
@@ -77,13 +90,13 @@ def test_trainings_are_those_of_the_recipes():
     )
     assert coverage.optimizer._name == "lazy_adagrad" and "adadelta_rho" not in coverage.optimizer
     assert coverage.criterion.coverage_loss_start == 230000 < coverage.optimization.max_update
-    first, second = (composed(CONFIGS / f"{arch}.yaml") for arch in ("pointer_generator", "pointer_generator_coverage"))
+    first, second = (composed(configs / f"{arch}.yaml") for arch in ("pointer_generator", "pointer_generator_coverage"))
     for cfg in (first, second):
         assert cfg.task.no_end_if_cut and cfg.criterion.length_normalised and cfg.dataset.batch_size == 16
         assert cfg.optimizer.initial_accumulator == 0.1 and list(cfg.optimization.lr) == [0.15]
     assert (first.criterion.coverage_loss, first.optimization.max_update) == (0, 230000)
     assert (second.criterion.coverage_loss, second.optimization.max_update) == (1, 3000)
-    text = (CONFIGS / "pointer_generator_coverage.yaml").read_text()
+    text = (configs / "pointer_generator_coverage.yaml").read_text()
     assert "# It begins with a trained pointer_generator: task.init_from=" in text
 
 

@@ -14,8 +14,9 @@ from fairseq_etads.data.labels.labels import (
     match_sentences,
     selection_targets,
 )
-from fairseq_etads.data.labels.overlap import SummaryRecall, lcs_length
+from fairseq_etads.data.labels.overlap import SummaryRecall
 from fairseq_etads.data.labels.texts import Text, summary_sentences
+from fairseq_etads.text.subsequences import lcs_length
 
 
 def texts(seed, count, longest=7, words="abcde"):

@@ -1,7 +1,9 @@
 """Checkpoints: plain ones load with weights_only on, hostile and broken ones are refused in words, copies are whole."""
 
+import io
 import os
 import pickle
+import tarfile
 from types import SimpleNamespace
 
 import pytest
@@ -117,6 +119,31 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path):
         else:
             assert torch.equal(state["model"]["weight"], weight) and state["extra_state"] == EXTRA
     assert refused > 50
+
+
+def write_tar(path):
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("storages"), io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_text("a text\n"),
+        lambda path: path.write_bytes(bytes(5000)),
+        write_tar,
+        lambda path: torch.jit.script(torch.nn.Linear(2, 2)).save(str(path)),
+    ],
+    ids=["text", "zeros", "tar", "torchscript"],
+)
+def test_other_files_are_named_without_advice_to_load_them_unsafely(write, tmp_path):
+    for name in ("other.pt", "neighbour.pt"):
+        write(tmp_path / name)
+    with pytest.raises((compat.DamagedCheckpointError, compat.UnsafeCheckpointError)) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "other.pt"))
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / 'other.pt'}: ") and "torch.save did not write it" in message
+    assert "weights_only" not in message and "neighbour.pt" not in message, "the other file is no better"
 
 
 def test_checkpoints_of_old_torch_still_load(tmp_path):

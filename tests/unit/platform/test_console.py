@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.platform.console import errors_in_one_line, run
+from fairseq_etads.platform.console import Parser, command, errors_in_one_line, run
 from fairseq_etads.platform.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -165,15 +165,18 @@ POOLS = {
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_processes_end_with_the_command(number, status, pool, tmp_path):
     """A terminal sends Ctrl-C to all of them, ``kill`` a signal to the first alone; either way none is left."""
-    code = f"import sys; sys.argv[0] = 'etads-rouge'\n{POOLS[pool]}"
-    code += "from fairseq_etads.platform.console import run\nsys.argv[0] = 'a'; sys.exit(run('etads-x', work))"
+    code = f"import sys\n{POOLS[pool]}"
+    code += "from fairseq_etads.platform.console import run\nsys.exit(run('etads-x', work))"
     path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     errors = tmp_path / "errors"
     with open(errors, "w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-            stderr=file, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=file,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + 120
     try:
         while not (tmp_path / "started").exists():
@@ -222,7 +225,7 @@ def test_other_errors_are_not_hidden():
 
 
 def test_a_reader_that_leaves_hears_nothing():
-    code = "import sys; sys.argv[0] = 'etads-rouge'\nfrom fairseq_etads.platform.console import run\n"
+    code = "import sys\nfrom fairseq_etads.platform.console import run\n"
     code += "sys.exit(run('etads-x', lambda: print('x' * 10)))"
     reader, writer = os.pipe()
     os.close(reader)
@@ -241,3 +244,87 @@ def test_signals_that_are_ignored_stay_ignored_and_others_come_back():
     finally:
         signal.signal(signal.SIGHUP, ignored)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def parser():
+    made = Parser(prog="etads-x")
+    made.add_argument("--output")
+    made.add_argument("--beam", type=int)
+    made.add_subparsers(dest="part").add_parser("make").add_argument("--annotators", type=int)
+    return made
+
+
+@pytest.mark.parametrize(
+    "words, end",
+    [
+        (["--bem=4"], "unrecognized arguments: --bem=4; did you mean --beam? (see --help)"),
+        (["make", "--anotators=4"], "unrecognized arguments: --anotators=4; did you mean --annotators? (see --help)"),
+        (["--colour"], "unrecognized arguments: --colour (see --help)"),
+        (["--output", "-x.txt"], "a value that begins with - is written --output=-x.txt (see --help)"),
+        (["--output", "--beam", "3"], "argument --output: expected one argument (see --help)"),
+        (["--beam", "4\x1b[2J"], "invalid int value: '4\\x1b[2J' (see --help)"),
+        (
+            ["--beam", str(2**63)],
+            "argument --beam: 9223372036854775808: choose a number of at most 64 bits (see --help)",
+        ),
+    ],
+)
+def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        parser().parse_args(words)
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and message.startswith("etads-x: ") and message.endswith(end + "\n")
+    assert message.count("\n") == 1
+
+
+def test_a_command_returns_its_exit_status():
+    statuses = {None: 0, SystemExit(1): 1, InputError("x"): 2, ValueError("x"): 2, MemoryError("x"): 2}
+    for error, status in statuses.items():
+
+        @command(parser, ValueError)
+        def main(args, error=error):
+            assert args.beam == 3
+            if error is not None:
+                raise error
+
+        assert main(["--beam", "3"]) == status
+
+
+def test_the_name_of_the_command_is_said_once(capsys):
+    run("etads-x", lambda: raise_(InputError("etads-x: matplotlib is missing")))
+    assert capsys.readouterr().err == "etads-x: matplotlib is missing\n"
+
+
+CLOSED = """
+import os, sys
+from fairseq_etads.platform.console import run
+def work():
+    sys.stderr.write(f"{os.fstat(0).st_rdev == os.stat(os.devnull).st_rdev}")
+    print("text")
+sys.exit(run("etads-x", work))
+"""
+
+
+@pytest.mark.parametrize(
+    "closing, status, said",
+    [("<&-", 0, "True"), (">&-", 2, "etads-x: standard output is closed; redirect it to a file, or to /dev/null\n")],
+)
+def test_closed_files_are_no_traceback(closing, status, said):
+    script = f'"{sys.executable}" -c "$CODE" {closing}'
+    done = subprocess.run(["bash", "-c", script], env={**os.environ, "CODE": CLOSED}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, said)
+
+
+def test_a_terminal_does_not_obey_what_a_document_holds():
+    import pty
+
+    code = "from fairseq_etads.platform.console import run\n"
+    code += "run('etads-x', lambda: print('a\\x1b]0;owned\\x07\\tb', flush=True))"
+    screen, terminal = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], stdout=terminal, check=True)
+    shown = os.read(screen, 1000)
+    os.close(terminal)
+    os.close(screen)
+    assert b"a\\x1b]0;owned\\x07" in shown and b"\x1b" not in shown and b"b\r\n" in shown
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert piped.stdout == b"a\x1b]0;owned\x07\tb\n"

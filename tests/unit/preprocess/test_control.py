@@ -9,9 +9,14 @@ import pytest
 from etads_preprocess.control import Control, LengthBins, main, summary_length
 from etads_preprocess.corpus import main as corpus
 from etads_preprocess.prepare import main as prepare
+from programs import as_program
 from seeds import shifted
 
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+
+main = as_program(main)
+corpus = as_program(corpus)
+prepare = as_program(prepare)
 
 SIZES = {"train": 40, "valid": 6, "test": 5}
 

@@ -2,8 +2,11 @@
 
 import pytest
 from etads_preprocess.dictionary_command import main
+from programs import as_program
 
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+main = as_program(main)
 
 BOUND = ["--target-size", "3", "--summaries", "good", "--target-dictionary", "t.txt"]
 

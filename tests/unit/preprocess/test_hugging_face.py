@@ -5,6 +5,9 @@ import json
 import pytest
 from etads_preprocess.corpus import main
 from etads_preprocess.readers import hugging_face
+from programs import as_program
+
+main = as_program(main)
 
 REASON = "datasets is not installed: pip install datasets (the extra datasets of setup.py)"
 ROWS = {"article": ["First. Second.", "Third.\nFourth.", ""], "highlights": ["a\nb", "c", "d"], "id": ["x", "y", "z"]}

@@ -11,10 +11,13 @@ from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
 from fairseq.data import Dictionary
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
+from programs import as_program
 
 from fairseq_etads.data.preparation import Settings, command_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
+
+main = as_program(main)
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 10), ("sentencepiece", 60), ("word", 30)])

@@ -10,11 +10,14 @@ from etads_preprocess.prepare import main
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from preparation import lines, make_text  # noqa: F401  # a fixture
+from programs import as_program
 
 import fairseq_etads.plugin  # noqa: F401
 from fairseq_etads.data.preparation import Settings, prepared_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+
+main = as_program(main)
 
 LINE = "The  “naïve” Cat &\tDOG didn't do it — twice,\u00a0😀 100%; <unk> i.e. (sic) …"
 SUMMARY = "The Cat sat. <q> It didn't ask, did it?"

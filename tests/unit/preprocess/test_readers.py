@@ -8,6 +8,9 @@ import corpora
 import pytest
 from etads_preprocess.corpus import main
 from etads_preprocess.readers import READERS
+from programs import as_program
+
+main = as_program(main)
 
 
 def run(tmp_path, *arguments, jobs=1):

@@ -6,9 +6,12 @@ import corpora
 import pytest
 from etads_preprocess.corpus import main
 from etads_preprocess.readers.squad import sentences_of
+from programs import as_program
 from test_readers import lines, refused, run
 
 from fairseq_etads.data.labels.labels import copy_labels
+
+main = as_program(main)
 
 CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
 

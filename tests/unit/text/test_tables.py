@@ -11,7 +11,10 @@ import corpora
 import pytest
 from test_readers import lines, refused, run
 
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text import compression
 from fairseq_etads.text.documents import find_suspicious, strip_html
+from fairseq_etads.text.files import read_lines
 
 SPLITS = ("train", "valid", "test")
 
@@ -67,8 +70,10 @@ def test_what_has_no_document_is_counted_once(tmp_path):
 
 def test_parallel_text_is_split_in_the_same_way(tmp_path):
     documents = [record["Article"] for record in records(range(60))]
-    paths = [corpora.write(tmp_path / name, "\n".join(text) + "\n") for name, text in
-             (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))]  # fmt: skip
+    paths = [
+        corpora.write(tmp_path / name, "\n".join(text) + "\n")
+        for name, text in (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))
+    ]
     out, _ = run(tmp_path, "parallel", "--input", *paths, "--split", "60/20/20")
     table = corpora.table(tmp_path / "all.tsv", records(range(60)))
     other, _ = run(tmp_path / "table", "table", "--input", table, "--split", "60/20/20", "--no-sentences")
@@ -189,8 +194,15 @@ def test_a_header_that_comes_again_is_no_document(tmp_path):
     assert lines(out / "train.source") == ["a", "c"] and report["splits"]["train"]["dropped"] == {"the header again": 1}
 
 
-@pytest.mark.parametrize("content, words", [(b"source,target\n", "the input is empty"), (b"", "it has none"),
-                                            (b"\n\n", "it has none"), (b"x,y\n", "it has x, y")])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"source,target\n", "the input is empty"),
+        (b"", "it has none"),
+        (b"\n\n", "it has none"),
+        (b"x,y\n", "it has x, y"),
+    ],
+)
 def test_tables_without_rows(tmp_path, capsys, content, words):
     (tmp_path / "a.csv").write_bytes(content)
     assert words in refused(tmp_path, capsys, "table", "--train", tmp_path / "a.csv")
@@ -249,6 +261,31 @@ def test_zstandard_is_read(tmp_path, capsys):
     damaged[len(packed) // 2] ^= 1
     path.write_bytes(damaged)
     assert f"{path}: cannot be read (" in refused(tmp_path, capsys, "table", "--train", path, "--force")
+
+
+@pytest.mark.parametrize("suffix", [".xz", ".bz2", ".gz", ".zst"])
+def test_a_small_file_that_would_fill_the_memory_is_refused(suffix, tmp_path, monkeypatch):
+    """91 KB of .zst became 3 GB."""
+    monkeypatch.setattr(compression, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(compression, "MOST_TIMES", 300)
+    content = b"a\n" * (1 << 22)
+    if suffix == ".zst":
+        packed = pytest.importorskip("zstandard").ZstdCompressor().compress(content)
+    else:
+        packed = {".xz": lzma, ".bz2": bz2, ".gz": gzip}[suffix].compress(content)
+    path = tmp_path / f"bomb{suffix}"
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match=r"bomb\.\w+: cannot be read \(becomes more than [\d,]+ times as large"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("package, suffix", [(lzma, ".xz"), (bz2, ".bz2"), (gzip, ".gz")])
+def test_steps_of_decompression_lose_nothing(package, suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(compression, "MOST_AT_ONCE", 1000)
+    text = [str(number) for number in range(20_000)]
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(package.compress("\n".join(text).encode()) * 2)
+    assert list(read_lines(path)) == [*text[:-1], text[-1] + text[0], *text[1:]]
 
 
 def test_without_zstandard_its_package_is_named(tmp_path, capsys, monkeypatch):

@@ -1,0 +1,35 @@
+"""Ctrl-C while a command is still importing its modules."""
+
+import os
+import signal
+import sys
+from types import TracebackType
+from typing import Optional, Type
+
+PACKAGES = ("fairseq_etads", "etads_preprocess")
+
+
+def end_quietly_while_importing() -> None:
+    """From now on end with status 130 and no traceback if Ctrl-C interrupts the import of this project's modules.
+
+    Once a command works, :func:`fairseq_etads.platform.console.errors_in_one_line` deals with signals.
+    """
+    plain_hook = sys.excepthook
+
+    def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+        if issubclass(kind, KeyboardInterrupt) and _is_importing(trace):
+            os._exit(128 + signal.SIGINT)
+        plain_hook(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def _is_importing(trace: Optional[TracebackType]) -> bool:
+    """Whether the body of one of this project's modules was running."""
+    while trace is not None:
+        frame = trace.tb_frame
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if frame.f_code.co_name == "<module>" and package in PACKAGES:
+            return True
+        trace = trace.tb_next
+    return False
