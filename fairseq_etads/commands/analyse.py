@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tabulate import tabulate
@@ -14,6 +13,7 @@ from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, split_summary
 from ..platform.console import Parser
+from ..platform.outputs import check_outputs, write_text
 from ..version import __version__
 from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, run, settings_of, warn
 
@@ -170,6 +170,8 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 def _analyse(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
+    inputs = {"--source": args.source, "--reference": args.reference, "--system": named_files(args.system).values()}
+    check_outputs({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")
     report = analyse(args)
@@ -181,7 +183,7 @@ def _analyse(args: argparse.Namespace) -> None:
         signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
         print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
     if args.json:
-        Path(args.json).write_text(as_json + "\n", encoding="utf-8")
+        write_text(args.json, as_json + "\n")
     if args.plot:
         draw(report["systems"], args.plot)
 

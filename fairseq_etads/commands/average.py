@@ -1,7 +1,6 @@
 """The command ``etads-average``: write a checkpoint whose weights are the mean of several checkpoints' weights."""
 
 import argparse
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import List, Optional
 
 from ..platform.console import Parser, run
 from ..platform.errors import InputError
+from ..platform.outputs import writing_by_name
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,13 +34,8 @@ def _average(args: argparse.Namespace) -> None:
     import torch  # isort: skip
     from ..jobs.average import average_checkpoints  # isort: skip
 
-    partial = args.output.with_name(args.output.name + ".partial")
-    try:
+    with writing_by_name(args.output) as partial:
         torch.save(average_checkpoints(args.checkpoints), partial)
-        os.replace(partial, args.output)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
 
 
