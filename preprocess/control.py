@@ -7,6 +7,7 @@ newspaper it is from. Before a new document, the same words ask for a summary of
 import argparse
 import bisect
 import itertools
+import os
 import re
 import sys
 from collections import Counter
@@ -15,7 +16,8 @@ from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, S
 
 from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, atomic_copy, atomic_writer, read_json, write_json
+from fairseq_etads.platform.outputs import copy_file, writing
+from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
@@ -218,7 +220,7 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
-    with atomic_writer(out / f"{split}.source") as file:
+    with writing(out / f"{split}.source") as file:
         for number, document, summary, own in _documents(text, split, by_origin):
             name = origin or own
             if control.origins is not None and name not in control.origins:
@@ -233,7 +235,7 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
             file.write(" ".join([*words, document]).rstrip() + "\n")
     further = sorted(text.glob(f"{split}.target.*[0-9]"))
     for path in (text / f"{split}.target", *further):
-        atomic_copy(path, out / path.name)
+        copy_file(path, out / path.name)
     return [f"{split}.source", f"{split}.target", *(path.name for path in further)]
 
 
@@ -282,7 +284,7 @@ def make(args: argparse.Namespace) -> Iterator[str]:
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a directory; etads-corpus makes one')
-    if args.out.absolute() == args.text.absolute():
+    if os.path.realpath(args.out) == os.path.realpath(args.text):
         raise InputError(f"OUT {args.out}: choose another folder than TEXT")
     if args.like and (args.length_bins is not None or args.by_origin):
         raise InputError(

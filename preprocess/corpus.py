@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.console import Parser, command, printable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, atomic_writer, checksum, read_json, write_json
+from fairseq_etads.platform.outputs import check_outputs, locked, writing
+from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, checksum, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
@@ -142,10 +143,10 @@ class SplitWriter:
     ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
-        self.source = stack.enter_context(atomic_writer(out / f"{split}.source"))
-        files = {name: atomic_writer(out / f"{split}.source.{name}") for name in beside}
+        self.source = stack.enter_context(writing(out / f"{split}.source"))
+        files = {name: writing(out / f"{split}.source.{name}") for name in beside}
         self.beside: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
-        self.targets: List[TextIO] = [stack.enter_context(atomic_writer(out / f"{split}.target"))]
+        self.targets: List[TextIO] = [stack.enter_context(writing(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
@@ -181,7 +182,7 @@ class SplitWriter:
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
-            file = self.stack.enter_context(atomic_writer(path))
+            file = self.stack.enter_context(writing(path))
             for _ in range(self.lines):
                 file.write("\n")
             self.targets.append(file)
@@ -303,13 +304,21 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the splits that are missing or changed, and the report; returns the report.
 
     Raises:
-        InputError: the input or an earlier output does not fit.
+        InputError: the input or an earlier output does not fit, or another process is writing this one.
     """
+    with locked(args.out, "--out", folder=True):
+        return _build(reader, args)
+
+
+def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
     changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect", "near_duplicates")
     options = {name: _for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing}
     if args.force:
         _delete_corpus(out, reader)
+    ends = (*SIDES, *(f"source.{name}" for name in BESIDE))
+    written = [out / f"{split}.{end}" for split in reader.splits() for end in ends]
+    check_outputs({"--out": written}, {"input": [path for paths in reader.inputs().values() for path in paths]})
     Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
     inputs = Checksums(out)
     inputs.watch(*(path for paths in reader.inputs().values() for path in paths))

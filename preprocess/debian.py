@@ -13,9 +13,9 @@ it writes them.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
-import os
 import re
 import sys
 from collections import Counter
@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import locked, writing_bytes
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.checksums import NAME, Checksums, list_of
 from fairseq_etads.text.documents import WARNINGS
@@ -62,18 +63,13 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
     # those that describe the others come first: a second run knows by them what an interrupted one has left
     contents = {"report.json": about, NAME: listed.encode(), **files}
-    temporary = {name: out / f".{name}.tmp" for name in contents}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, path in temporary.items():
-            path.write_bytes(contents[name])
-        for name, path in temporary.items():
-            os.replace(path, out / name)
+        with contextlib.ExitStack() as stack:
+            files = {name: stack.enter_context(writing_bytes(out / name)) for name in reversed(contents)}
+            for name, file in files.items():
+                file.write(contents[name])
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from None
-    finally:
-        for path in (p for p in temporary.values() if p.is_file()):
-            path.unlink()
 
 
 def is_done(out: Path, wanted: Report, force: bool) -> bool:
@@ -310,7 +306,8 @@ def _check_options(options: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-debian``."""
     _check_options(args)
-    print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)
+    with locked(args.out, "--out", folder=True):
+        print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)
 
 
 if __name__ == "__main__":

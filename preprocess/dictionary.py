@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import atomic_writer
+from fairseq_etads.platform.outputs import writing
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
@@ -117,5 +117,5 @@ def build_bounded_dictionaries(
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
     """Write the dictionary in fairseq's format; the file appears only when it is complete."""
-    with atomic_writer(path) as file:
+    with writing(path) as file:
         dictionary.save(file)

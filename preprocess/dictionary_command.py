@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fairseq_etads.platform.console import Parser, add_jobs, command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import check_outputs
 
 DESCRIPTION = """\
 Make one dictionary for documents and summaries with which pointer models can copy rare words (--pointer).
@@ -51,6 +52,8 @@ def _check(args: argparse.Namespace) -> None:
     for path in [*args.train, *args.documents, *(args.summaries or [])]:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
+    outputs = {"OUT": args.out, "--target-dictionary": args.target_dictionary}
+    check_outputs(outputs, {"--train": args.train, "--documents": args.documents, "--summaries": args.summaries})
     together = {
         "--target-size": args.target_size,
         "--summaries": args.summaries,
@@ -64,8 +67,6 @@ def _check(args: argparse.Namespace) -> None:
     if args.target_size < 1 or 0 < args.size <= args.target_size:
         most = "" if args.size < 0 else f", and fewer than --size {args.size}"
         raise InputError(f"--target-size {args.target_size}: choose 1 or more{most}")
-    if args.target_dictionary.absolute() == args.out.absolute():
-        raise InputError(f"--target-dictionary {args.target_dictionary}: choose another file than OUT")
 
 
 @command(build_parser)

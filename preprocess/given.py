@@ -7,7 +7,8 @@ from typing import Any, Dict, List, Optional
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import atomic_copy, checksum
+from fairseq_etads.platform.outputs import copy_file
+from fairseq_etads.text.atomic import checksum
 from fairseq_etads.text.files import read_lines
 
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
@@ -55,7 +56,7 @@ class GivenFiles:
         """Copy the files of the BPE beside the prepared data."""
         for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
             if path is not None:
-                atomic_copy(path, out / name)
+                copy_file(path, out / name)
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:

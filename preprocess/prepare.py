@@ -6,6 +6,7 @@ command prints treats new text exactly as the training text was treated.
 """
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
 from fairseq_etads.platform.console import Parser, add_jobs, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_copy, checksum, checksum_and_lines, read_json, write_json
+from fairseq_etads.platform.outputs import copy_file, locked
+from fairseq_etads.text.atomic import SIDES, SPLITS, checksum, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
@@ -96,7 +98,7 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
     names = settings.subword_files
     if like:
         for name in names:
-            atomic_copy(like / name, out / name)
+            copy_file(like / name, out / name)
         return
     train = [words / f"train.{side}" for side in SIDES]
     if settings.tokens == "gpt2":
@@ -144,6 +146,21 @@ def prepare(
     Raises:
         InputError: the text, the options or an earlier output do not fit.
     """
+    if os.path.realpath(text) == os.path.realpath(out):
+        raise InputError(f"OUT {out} is also TEXT, whose checksums would be replaced: name another folder")
+    with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
+        return _prepare(settings, text, out, jobs, like, given, shard)
+
+
+def _prepare(
+    settings: Settings,
+    text: Path,
+    out: Path,
+    jobs: int,
+    like: Optional[Path],
+    given: GivenFiles,
+    shard: Optional[Shard],
+) -> Dict[str, Any]:
     splits: Sequence[str] = SPLITS
     if like:
         settings = settings_of(like, "--like")

@@ -3,13 +3,12 @@
 import contextlib
 import io
 import itertools
-import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import atomic_writer
+from fairseq_etads.platform.outputs import writing, writing_bytes
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -36,7 +35,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         learn((" ".join(word for word in line.split() if word not in WHOLE) + "\n" for line in lines), learnt, size)
     version, *merges = learnt.getvalue().splitlines()
-    with atomic_writer(codes) as file:
+    with writing(codes) as file:
         file.write("".join(f"{merge}\n" for merge in (version, *dict.fromkeys([*_whole_merges(), *merges]))))
 
 
@@ -83,8 +82,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
         reason = f"SentencePiece cannot learn so many pieces from this text ({error})"
         raise InputError(f"--size {size}: {reason}") from None
     pieces = sentencepiece.SentencePieceProcessor(model_proto=learnt.getvalue())
-    with atomic_writer(model.with_suffix(".vocab")) as file:
+    with writing(model.with_suffix(".vocab")) as file:
         file.write("".join(f"{pieces.id_to_piece(n)}\t{pieces.get_score(n):g}\n" for n in range(len(pieces))))
-    partial = model.with_suffix(".partial")
-    partial.write_bytes(learnt.getvalue())
-    os.replace(partial, model)
+    with writing_bytes(model) as file:
+        file.write(learnt.getvalue())

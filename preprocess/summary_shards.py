@@ -15,7 +15,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.console import Parser, errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import atomic_writer, checksum
+from fairseq_etads.platform.outputs import writing
+from fairseq_etads.text.atomic import checksum
 from fairseq_etads.text.files import read_lines
 
 from .shards import Shard
@@ -79,7 +80,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_writer(path) as file:
+    with writing(path) as file:
         file.write(json.dumps({"made_of": wanted}) + "\n")
         for number in sorted(found):
             file.write(json.dumps({"document": number, "summary": found[number]}, ensure_ascii=False) + "\n")
@@ -137,7 +138,7 @@ def main(argv: Optional[List[str]] = None) -> None:
             return
         summaries = all_summaries(args.output, shard, wanted)
         if summaries is not None:
-            with atomic_writer(args.joined) as file:
+            with writing(args.joined) as file:
                 file.writelines(f"{summary}\n" for summary in summaries)
         print("done")
 

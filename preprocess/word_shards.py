@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import SIDES, atomic_binary_writer, read_json
+from fairseq_etads.platform.outputs import writing_bytes
+from fairseq_etads.text.atomic import SIDES, read_json
 from fairseq_etads.text.checksums import Checksums
 
 from .shards import Shard
@@ -66,7 +67,7 @@ def join_words(out: Path, record: Dict[str, Any], words: str, splits: Sequence[s
             different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
             raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
     for name in names:
-        with made.making(name), atomic_binary_writer(out / name) as file:
+        with made.making(name), writing_bytes(out / name) as file:
             for folder, checksums in listed.items():
                 with open(folder / name, "rb") as part:
                     shutil.copyfileobj(part, file, 1 << 20)

@@ -30,7 +30,8 @@ from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_fil
 from fairseq_etads.evaluation.rouge import METRICS, Settings
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_writer
+from fairseq_etads.platform.outputs import writing
+from fairseq_etads.text.atomic import SIDES, SPLITS
 from fairseq_etads.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -129,7 +130,7 @@ def record(args: argparse.Namespace) -> None:
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
-    with atomic_writer(path) as file:
+    with writing(path) as file:
         file.write(one_line_each(content))
     print(f"{path}: recorded", file=sys.stderr)
 

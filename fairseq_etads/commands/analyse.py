@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from tabulate import tabulate
@@ -14,6 +13,7 @@ from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, split_summary
 from ..platform.console import Parser, command
+from ..platform.outputs import check_outputs, write_text
 from ..version import __version__
 from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
 
@@ -196,6 +196,8 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
+    inputs = {"--source": args.source, "--reference": args.reference, "--system": named_files(args.system).values()}
+    check_outputs({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")
     report = analyse(args)
@@ -207,7 +209,7 @@ def main(args: argparse.Namespace) -> None:
         signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
         print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
     if args.json:
-        Path(args.json).write_text(as_json + "\n", encoding="utf-8")
+        write_text(args.json, as_json + "\n")
     if args.plot:
         draw(report["systems"], args.plot)
 

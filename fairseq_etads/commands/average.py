@@ -1,13 +1,13 @@
 """The command ``etads-average``: write a checkpoint whose weights are the mean of several checkpoints' weights."""
 
 import argparse
-import contextlib
 import os
 import sys
 from pathlib import Path
 
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
+from ..platform.outputs import writing_by_name
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,13 +33,8 @@ def main(args: argparse.Namespace) -> None:
 
     from ..jobs.average import average_checkpoints
 
-    partial = args.output.with_name(args.output.name + ".partial")
-    try:
+    with writing_by_name(args.output) as partial:
         torch.save(average_checkpoints(args.checkpoints), partial)
-        os.replace(partial, args.output)
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
 
 

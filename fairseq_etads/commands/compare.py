@@ -16,6 +16,7 @@ from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftovers
 from ..platform.console import USER_ERROR, Parser, command
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs, write_text
 from ..version import __version__
 from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
 
@@ -237,6 +238,7 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-compare``."""
     given = _given(args)
     check_writable("--json", args.json)
+    check_outputs({"--json": args.json}, {"A": given.first, "B": given.second, "REF": given.references})
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
@@ -245,7 +247,7 @@ def main(args: argparse.Namespace) -> None:
     print(_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
-        Path(args.json).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_text(args.json, json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs, writing
 from ..search import call_options
 from ..summarizer.folder.config import find_folder, read_config
-from ..text.atomic import atomic_writer
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
 
@@ -97,6 +97,8 @@ def _check(args: argparse.Namespace) -> None:
             raise InputError(f"{option} {path}: is a folder; name a file, or choose --document all")
         if not path.absolute().parent.is_dir():
             raise InputError(f"{option} {path}: there is no folder {path.parent}")
+    if args.document != "all":
+        check_outputs({"--output": args.output, "--json": args.json}, {"FILE": args.file})
     if args.document == "all" and args.output == STANDARD_INPUT:
         raise InputError("--output -: --document all writes a folder; name one")
     if args.document == "all" and args.summary is not None:
@@ -144,7 +146,7 @@ def _write(path: str, text: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
         return
-    with atomic_writer(Path(path)) as file:
+    with writing(Path(path)) as file:
         file.write(text)
 
 

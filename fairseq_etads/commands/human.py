@@ -21,6 +21,7 @@ from ..evaluation.human import (
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
 from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
 from ..platform.console import Parser, command
+from ..platform.outputs import check_outputs, write_text
 from ..version import __version__
 from .scoring_options import check_writable, named_files, read_summaries, warn
 
@@ -100,7 +101,7 @@ def _make(args: argparse.Namespace) -> None:
     key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     args.key.parent.mkdir(parents=True, exist_ok=True)
-    args.key.write_text(json.dumps(key, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
         # with a byte order mark, without which spreadsheets do not recognise UTF-8
         table = csv_sheet(annotator, sheet, sources, outputs)
@@ -117,6 +118,7 @@ def _score(args: argparse.Namespace) -> None:
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
     check_writable("--json", args.json)
+    check_outputs({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []
@@ -151,7 +153,7 @@ def _score(args: argparse.Namespace) -> None:
     print(f"\n{given} of {expected} ratings were given\n{signature}")
     if args.json:
         everything = {"criteria": report, "problems": problems, "signature": signature}
-        Path(args.json).write_text(json.dumps(everything, indent=2) + "\n", encoding="utf-8")
+        write_text(args.json, json.dumps(everything, indent=2) + "\n")
 
 
 @command(_parser, ValueError)

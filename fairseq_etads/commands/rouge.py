@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from ..evaluation import other_scores
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, find_swap
 from ..platform.console import Parser, command
+from ..platform.outputs import check_outputs, write_text
 from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
 
 
@@ -34,7 +34,7 @@ def write_examples(
             values = {m: dict(zip(FIGURES, [round(x, 4) for x in row])) for m, row in zip(metrics, rows.tolist())}
             more = {head: round(value, 4) for head, value in zip(heads, others.tolist())}
             lines.append(json.dumps({"line": number, **values, **more}))
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def _rouge_parser() -> argparse.ArgumentParser:
@@ -75,6 +75,8 @@ def main(args: argparse.Namespace) -> None:
         args.bytes, args.multi = 75, args.multi or "average"
     check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
     check_writable("--json", args.json)
+    outputs, inputs = {"--per-example": args.per_example, "--json": args.json}, {"REF": args.references}
+    check_outputs(outputs, {"HYP": args.hypothesis, **inputs})
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
@@ -99,7 +101,7 @@ def main(args: argparse.Namespace) -> None:
     table += f"\n\n{other_scores.format_table(also)}" if also else ""
     print(as_json if args.format == "json" else f"{heading}\n\n{table}")
     if args.json:
-        Path(args.json).write_text(as_json + "\n", encoding="utf-8")
+        write_text(args.json, as_json + "\n")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List
+from typing import Any, Deque, Dict, Iterator, List, Sequence
 
 from ..platform.console import Parser, command, limit_caches_of_shapes, printable
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from ..text.checksums import NAME as CHECKSUMS
@@ -198,22 +199,33 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return report.counts["failed"]
 
 
+def _files_in(names: Sequence[str]) -> List[Path]:
+    """The files in those that are folders."""
+    return [path for name in names if Path(name).is_dir() for path in Path(name).iterdir()]
+
+
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     """Write summaries to --output, or go on with it; returns how many documents have none."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
     output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
+    check_outputs({"--output": path}, {"FILE": [*args.files, *_files_in(args.files)]})
     output = ResumableLines(path, _settings(args, kind, output_format))
-    if output.is_complete:
-        report.say(f"{path} is complete already")
-        output.finish()
-        return output.progress.failed
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
-        if output.progress.documents:
+        if output.progress.documents and not output.is_complete:
             report.say(f"{path}: {output.progress.documents:,} documents are done; going on with the next")
         documents = output.rest(documents)
+        if output.is_complete:
+            if next(documents, None) is not None:
+                raise InputError(
+                    f"--output {path}: it has the first {output.progress.documents:,} of these documents; "
+                    f"give another --output, or delete it and {output.journal.name}"
+                )
+            report.say(f"{path} is complete already")
+            output.finish()
+            return output.progress.failed
         summarizer = _load(args)
         report.begin()
         marked = time.monotonic()

@@ -12,6 +12,7 @@ from typing import Any, Dict
 import numpy as np
 
 from ..platform.errors import InputError
+from ..platform.outputs import writing_bytes
 from ..text.checksums import Checksums
 from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
@@ -41,12 +42,8 @@ def write_shortlist(
     path.parent.mkdir(parents=True, exist_ok=True)
     checksums = Checksums(path.parent, ADVICE)
     checksums.forget(path.name)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        partial.write_bytes(save({"frequent": frequent, "together": together}, metadata=about))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing_bytes(path) as file:
+        file.write(save({"frequent": frequent, "together": together}, metadata=about))
     if checksums.listed:
         checksums.add(path.name)
 

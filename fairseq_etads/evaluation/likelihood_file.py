@@ -1,7 +1,6 @@
 """Files with the log-likelihood of each reference summary under a model; ``etads-likelihood`` writes them."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, List
@@ -9,6 +8,7 @@ from typing import Any, List
 import numpy as np
 
 from ..platform.errors import InputError
+from ..platform.outputs import write_text
 
 CHECKPOINTS = ("best", "last")
 _FORMAT = "fairseq-etads likelihoods 1"
@@ -52,9 +52,7 @@ class Likelihoods:
 
     def save(self, path: Path) -> None:
         """Write the file, in one step."""
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps({"format": _FORMAT, **asdict(self)}) + "\n", encoding="utf-8")
-        os.replace(partial, path)
+        write_text(path, json.dumps({"format": _FORMAT, **asdict(self)}) + "\n")
 
 
 def read_likelihoods(path: Path) -> Likelihoods:

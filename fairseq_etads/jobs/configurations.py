@@ -7,6 +7,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ..models import rnn
+from ..platform.outputs import write_text
 from ..systems.abs import options as nnlm_options
 from ..systems.convs2s import options as convs2s_options
 from .architectures import PRESETS
@@ -222,6 +223,6 @@ def write_configurations(folder: Path) -> List[Path]:
         path = folder / f"{arch}.yaml"
         text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
         needs = f"# {_NEEDS[arch]}\n" if arch in _NEEDS else ""
-        path.write_text(_HEADER.format(arch=arch, folder=folder.name) + needs + text, encoding="utf-8")
+        write_text(path, _HEADER.format(arch=arch, folder=folder.name) + needs + text)
         written.append(path)
     return written

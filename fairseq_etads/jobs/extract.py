@@ -1,7 +1,6 @@
 """Sentences of documents as their summaries; for the command ``etads-extract``."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence
 
@@ -12,6 +11,7 @@ from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
+from ..platform.outputs import writing
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
@@ -45,14 +45,12 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         need_marks(pairs, f"--by {args.by}")
     extract = _way(args, pairs, subwords, unit, args.labels or folder)
     words = sentences = 0
-    partial = args.output.with_name(f"{args.output.name}.partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
+    with writing(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.document(number)
             taken = extract(number, Text.of(tokens, subwords, args.truncate_source), tokens)
             words, sentences = words + sum(map(len, taken)), sentences + len(taken)
             file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
-    os.replace(partial, args.output)
     count = max(len(pairs), 1)
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -14,6 +13,7 @@ from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
+from ..platform.outputs import writing
 from ..platform.processes import process_pool
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
@@ -180,19 +180,15 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     need_marks(pairs, "--pairs")
     tokenizer = detokenizer_of(pairs.dictionary, labeller.subwords, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
-    partial = [path.with_name(f"{path.name}.partial") for path in paths]
-    out.mkdir(parents=True, exist_ok=True)
     count = 0
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(path, "w", encoding="utf-8", newline="\n")) for path in partial]
+        files = [stack.enter_context(writing(path, lines=lambda: count)) for path in paths]
         found = _of_all(labeller, "matched", arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:
                 count += 1
                 for file, text in zip(files, texts):
                     file.write(tokenizer.decode(text) + "\n")
-    for path, written in zip(paths, partial):
-        os.replace(written, path)
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 

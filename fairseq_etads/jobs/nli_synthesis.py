@@ -14,6 +14,7 @@ from tqdm import tqdm
 from ..data.labels.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, tabbed_line
 from ..platform.errors import InputError
+from ..platform.outputs import writing
 from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
@@ -152,19 +153,13 @@ def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str
         kept = references[:: -(-len(references) // documents)] if references else []
         synthesis = Synthesis(kept, f"{seed} {split}")
         counts: Counter = Counter()
-        out.mkdir(parents=True, exist_ok=True)
         path = out / f"{split}.tsv"
-        partial = path.with_name(f"{path.name}.partial")
-        try:
-            with open(partial, "w", encoding="utf-8", newline="\n") as file:
-                for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
-                    for pair in synthesis.pairs(number):
-                        file.write(tabbed_line(pair))
-                        counts[pair.label] += 1
+        with writing(path) as file:
+            for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
+                for pair in synthesis.pairs(number):
+                    file.write(tabbed_line(pair))
+                    counts[pair.label] += 1
             if not counts:
                 raise InputError(f"{text / split}.target: no sentence of {SHORTEST} or more words to make pairs from")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
         what = ", ".join(f"{count:,} {label}" for label, count in counts.items())
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"

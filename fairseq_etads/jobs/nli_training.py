@@ -22,6 +22,7 @@ from tqdm import tqdm
 from ..data.nli_pairs import LABELS, SKIPPED, read_pairs
 from ..data.weights_file import read_weights
 from ..platform.errors import InputError
+from ..platform.outputs import write_text
 from ..systems.entailment.decomposable import DecomposableAttention
 from ..systems.entailment.model import (
     CONFIG,
@@ -296,7 +297,7 @@ def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Opti
     found = scorer.probabilities(pairs.premises, pairs.hypotheses)
     labels = torch.tensor(pairs.labels)
     if out is not None:
-        out.write_text("".join(f"{value:.6f}\n" for value in found[:, 0].tolist()), encoding="utf-8")
+        write_text(out, "".join(f"{value:.6f}\n" for value in found[:, 0].tolist()))
     right = (found.argmax(dim=1) == labels).float().mean().item()
     entailed = ((found[:, 0] > 0.5) == (labels == 0)).float().mean().item()
     return (

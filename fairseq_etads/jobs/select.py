@@ -16,6 +16,7 @@ from ..data.prepared import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector
 from ..platform.errors import InputError
+from ..platform.outputs import write_text
 from ..training.task import SummarizationTask
 from ..vocabulary.kinds import detect_subwords
 from .runs import device_of
@@ -64,7 +65,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     if args.report:
         if not report:
             raise InputError(f"--report {args.report}: there are no labels to compare with; etads-labels makes them")
-        args.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_text(args.report, json.dumps(report, indent=2) + "\n")
 
 
 def describe(scores: Dict[str, float]) -> str:

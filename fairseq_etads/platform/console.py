@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from typing import Any, Callable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
 from ..version import __version__
@@ -219,9 +220,20 @@ def limit_caches_of_shapes() -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """In a worker: leave Ctrl-C, which a terminal sends to all processes, to the first one, which ends the others."""
+    """In a worker: leave Ctrl-C, which a terminal sends to all processes, to the first one, which ends the others.
+
+    A worker also ends when the first process does, even if that was killed and could end nobody.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    _end_worker(signal.SIGTERM, None)
 
 
 def _end_worker(number: int, frame: Any) -> None:

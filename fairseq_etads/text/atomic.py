@@ -1,14 +1,12 @@
-"""Files that appear only when they are complete, JSON, checksums; the names of splits and sides."""
+"""JSON files and checksums; the names of splits and sides."""
 
-import contextlib
 import hashlib
 import json
-import os
-import shutil
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, TextIO, Tuple
+from typing import Any, Dict, Tuple
 
 from ..platform.errors import InputError
+from ..platform.outputs import writing
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -18,36 +16,9 @@ ORIGIN = "origin"
 """Ending of SPLIT.source.origin: a word for each document that says where it comes from, such as "cnn"."""
 
 
-@contextlib.contextmanager
-def atomic_writer(path: Path, errors: str = "strict") -> Iterator[TextIO]:
-    """A UTF-8 text file that appears under its name only when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(path.name + ".partial")
-    with open(partial_path, "w", encoding="utf-8", errors=errors, newline="\n") as file:
-        yield file
-    os.replace(partial_path, path)
-
-
-@contextlib.contextmanager
-def atomic_binary_writer(path: Path) -> Iterator[BinaryIO]:
-    """A file of bytes that appears under its name only when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_name(path.name + ".partial")
-    with open(partial_path, "wb") as file:
-        yield file
-    os.replace(partial_path, path)
-
-
-def atomic_copy(source: Path, destination: Path) -> None:
-    """Copy a file, which appears under its name only when it is complete."""
-    partial_path = destination.with_name(destination.name + ".partial")
-    shutil.copyfile(source, partial_path)
-    os.replace(partial_path, destination)
-
-
 def write_json(path: Path, content: Dict[str, Any]) -> None:
     """Write a JSON file. File names that are not UTF-8 are written as escapes, which reading turns back."""
-    with atomic_writer(path, "backslashreplace") as file:
+    with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 

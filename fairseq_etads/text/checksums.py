@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Dict, Iterable, Iterator, Tuple
 
 from ..platform.errors import InputError
+from ..platform.outputs import write_text
 
 NAME = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -153,7 +154,4 @@ class Checksums:
     def _write(self, listed: Dict[str, str]) -> None:
         """Replace the list, in one step."""
         self.listed = listed
-        partial = self.path.with_name(f"{NAME}.partial")
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
-            file.write(list_of(listed))
-        os.replace(partial, self.path)
+        write_text(self.path, list_of(listed))

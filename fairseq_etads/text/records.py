@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
-from .atomic import atomic_writer
+from ..platform.outputs import writing
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
 from .documents import BadDocument, Document, LineOptions, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
@@ -293,7 +293,7 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
     """Returns the numbers of documents and of bad ones, and whether an empty line stands between two others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
-    with atomic_writer(args.out / "documents") as texts, atomic_writer(args.out / "names") as names:
+    with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
                 raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")

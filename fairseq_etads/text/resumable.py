@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
 from ..platform.errors import InputError
-from ..platform.processes import lock
+from ..platform.outputs import locked
+from .checksums import sha256
 from .records import NewDocument
+
+OUTPUT = "output_sha256"
+"""In a line of OUT.resume of its own: the SHA-256 of the complete file, written just before it gets its name."""
 
 
 def json_line(record: Dict[str, Any]) -> bytes:
@@ -59,7 +63,7 @@ class ResumableLines:
 
     Attributes:
         progress: of the run before, and then of this one. is_complete: OUT is there, made with these settings, and only
-            OUT.resume was left to be deleted.
+            OUT.resume was left to be deleted. :meth:`rest` tells whether it is of the same documents.
 
     Raises:
         InputError: the partial file is of other settings, or another process is writing it.
@@ -69,16 +73,24 @@ class ResumableLines:
         self.path = path
         self.partial, self.journal = (path.with_name(path.name + end) for end in (".partial", ".resume"))
         self._digest = hashlib.sha256()
+        self._output_sha256: Optional[str] = None
         self._log: Optional[BinaryIO] = None
         self._file: Optional[BinaryIO] = None
+        self._lock = contextlib.ExitStack()
+        self._lock.enter_context(locked(path))
+        try:
+            self._begin(settings)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, settings: Dict[str, Any]) -> None:
         begun = self._read_journal(settings)
         self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
-        self.is_complete = bool(begun) and not self.partial.exists() and path.exists()
+        self.is_complete = bool(begun) and self._is_named(begun[-1])
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        if not lock(self._file):
-            raise InputError(f"--output {self.path}: another process is writing it")
         size = self._file.tell()  # after a power cut, it can be less than the journal says
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
@@ -87,6 +99,15 @@ class ResumableLines:
         fresh.write_bytes(json_line(settings) + json_line(self.progress._asdict()))
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
+
+    def _is_named(self, last: Progress) -> bool:
+        """Whether OUT is what the journal is about, which was left when the process ended after the last step but one.
+
+        An older OUT may stand there, whose partial file somebody has deleted.
+        """
+        if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
+            return False
+        return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
         """How far the run before had got, first to last; empty if there was none.
@@ -105,6 +126,9 @@ class ResumableLines:
             raise InputError(self._begun_otherwise(f"was begun with another {differing(before, settings)}"))
         begun = []
         for done in found[1:]:
+            if isinstance(done, dict) and set(done) == {OUTPUT}:
+                self._output_sha256 = done[OUTPUT]
+                continue
             with contextlib.suppress(TypeError):
                 begun.append(Progress(**done))
         return begun
@@ -155,15 +179,17 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files; a later run goes on behind what was marked."""
+        """Close the files; a later run continues behind what was marked."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()
+        self._lock.close()
 
     def finish(self) -> None:
         """Give the file its name."""
         if not self.is_complete:
             self.mark()
-            self.close()
+            self._note({OUTPUT: sha256(self.partial)})
             os.replace(self.partial, self.path)
         self.journal.unlink()
+        self.close()

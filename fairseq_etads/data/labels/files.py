@@ -14,17 +14,16 @@ fields separated by spaces:
                     probabilities: a number for each sentence of the document; "-" for one without words
 """
 
-import contextlib
 import hashlib
 import json
 import mmap
-import os
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ...platform.errors import InputError
+from ...platform.outputs import writing
 
 UNITS = ("words", "sentences")
 NOTHING = "-"
@@ -40,26 +39,13 @@ def file_name(what: str, unit: str, split: str) -> str:
     return f"{what}.{unit}.{split}"
 
 
-@contextlib.contextmanager
-def _atomic(path: Path) -> Iterator[Any]:
-    """A file for writing that appears under its name only when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
     """Write a file.
 
     Args:
         header: of the file. rows: of each document its hash and its fields.
     """
-    with _atomic(path) as file:
+    with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")
         for digest, fields in rows:
             file.write(f"{digest}\t{' '.join(fields)}\n")

@@ -19,6 +19,7 @@ from tabulate import tabulate
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...evaluation.rouge import Settings, pair_scores
 from ...platform.errors import InputError
+from ...platform.outputs import write_text
 from ...summarizer import Summarizer
 from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
 from ...summarizer.summarizer import MAX_TOKENS
@@ -107,7 +108,7 @@ class WeightTuning:
             "extractive_weights": as_option(self.best.weights),
             "rounds": [{"weights": r.weights, "score": r.mean, "seconds": r.seconds} for r in self.rounds],
         }
-        (out / MERT_REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_text(out / MERT_REPORT, json.dumps(report, indent=2) + "\n")
 
 
 def as_option(weights: Sequence[float]) -> str:

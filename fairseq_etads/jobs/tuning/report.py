@@ -10,6 +10,7 @@ import numpy as np
 from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
+from ...platform.outputs import write_text, writing
 from ...summarizer.folder.card import as_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
@@ -145,8 +146,8 @@ def as_dict(tuning: Tuning) -> Dict[str, Any]:
 def write_tables(tuning: Tuning, out: Path) -> None:
     """Write trials.csv and tuning.json to a folder."""
     table = rows(tuning)
-    with open(out / "trials.csv", "w", encoding="utf-8", newline="") as file:
+    with writing(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
         writer.writeheader()
         writer.writerows(table)
-    (out / "tuning.json").write_text(json.dumps(as_dict(tuning), indent=2) + "\n", encoding="utf-8")
+    write_text(out / "tuning.json", json.dumps(as_dict(tuning), indent=2) + "\n")

@@ -1,7 +1,6 @@
 """Make a model folder from a checkpoint and the data that it was trained with; for the command ``etads-export``."""
 
 import contextlib
-import os
 import platform
 import shutil
 from importlib import metadata
@@ -16,6 +15,7 @@ from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import write_weights
 from ...platform.errors import InputError
+from ...platform.outputs import writing_folder
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
@@ -78,10 +78,7 @@ def export(
         made_by=versions(),
     )
     exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with writing_folder(folder, "FOLDER") as partial:
         (partial / CONFIG).write_bytes(config.to_json().encode())
         write_weights(partial / WEIGHTS, tensors)
         _write_dictionaries(partial, task)
@@ -90,11 +87,6 @@ def export(
         listed = dict.fromkeys([*needed_files(config), *source.extra_files])
         Checksums(partial).add(*listed)
         _try_out(partial, tensors)
-        with contextlib.suppress(FileNotFoundError):
-            folder.rmdir()  # it is empty; elsewhere than on Linux nothing can be renamed to an existing folder
-        os.replace(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return exported
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ...data.nli_pairs import LABELS
 from ...data.weights_file import read_weights, write_weights
 from ...platform.errors import InputError
+from ...platform.outputs import write_text, writing_by_name
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import fingerprint, load_checked
@@ -145,17 +146,13 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     dictionary.save(str(folder / WORDS))
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": asdict(config)}
     content |= {"dictionary": fingerprint(dictionary), "training": about}
-    (folder / CONFIG).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
     """Write weights into a folder, in one stroke: what was there before is there until the end."""
-    partial = folder / f"{name}.partial"
-    try:
+    with writing_by_name(folder / name) as partial:
         write_weights(partial, weights)
-        partial.replace(folder / name)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_config(folder: Path) -> Dict[str, Any]:

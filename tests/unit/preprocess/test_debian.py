@@ -1,16 +1,19 @@
 """Tests of the Debian corpus builder: parsing, counted drops, splits that share no text, and the command."""
 
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from debian_corpus import read, run
 from etads_preprocess import debian, debian_index
 from etads_preprocess.debian_index import stem
 from etads_preprocess.debian_splits import Pair, assign, crossings, group_pairs, select
+
+from fairseq_etads.platform.outputs import writing_bytes
 
 TRANSLATION = b"""\
 Package: alpha
@@ -327,11 +330,16 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
     assert run(out, *indexes) == 0
     before = {p.name: p.read_bytes() for p in out.iterdir()}
 
-    def write_half(path, data):
-        path.open("wb").write(data[: len(data) // 2])
+    @contextlib.contextmanager
+    def write_half(path):
+        with writing_bytes(path) as file:
+            yield SimpleNamespace(write=lambda data: half(file, data))
+
+    def half(file, data):
+        file.write(data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", write_half)
+    monkeypatch.setattr("etads_preprocess.debian.writing_bytes", write_half)
     assert run(out, *indexes, "--seed", "2", "--force") == 2
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 

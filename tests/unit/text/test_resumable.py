@@ -1,6 +1,8 @@
 """A file of results that goes on where an earlier run was ended, at whatever moment and in whatever state."""
 
+import hashlib
 import itertools
+import json
 
 import pytest
 
@@ -59,17 +61,48 @@ def test_marked_documents_are_not_done_again(tmp_path):
     assert ResumableLines(tmp_path / "out", SETTINGS).progress.documents == 4
 
 
+def ended_before_the_journal_was_deleted(path, documents=DOCUMENTS):
+    """A run that was killed between the two last steps."""
+    output = work(path, documents, stop=len(documents))
+    journal = output.journal
+    output.finish()
+    lines = [SETTINGS, output.progress._asdict(), {"output_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}]
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
 def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
-    first = work(tmp_path / "out", stop=7)
-    first.mark()
-    first.close()
-    first.partial.rename(tmp_path / "out")
+    ended_before_the_journal_was_deleted(tmp_path / "out")
     again = ResumableLines(tmp_path / "out", SETTINGS)
     assert again.is_complete and again.progress.failed == 1
+    assert list(again.rest(iter(DOCUMENTS))) == []
     again.finish()
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
     work(tmp_path / "out")  # once more, from the beginning
     assert (tmp_path / "out").read_bytes() == WANTED
+
+
+def test_the_complete_file_of_other_documents_is_not_taken_for_theirs(tmp_path):
+    ended_before_the_journal_was_deleted(tmp_path / "out")
+    others = [document._replace(text="other") for document in DOCUMENTS]
+    output = ResumableLines(tmp_path / "out", SETTINGS)
+    with pytest.raises(InputError, match="has summaries of 7 documents, which are others now"):
+        output.rest(iter(others))
+    output.close()
+
+
+def test_an_older_file_is_not_taken_for_one_whose_partial_file_is_gone(tmp_path):
+    """Summaries of A are complete; a run over B is killed, and somebody deletes its partial file."""
+    path = tmp_path / "out"
+    work(path)
+    others = [document._replace(name=f"b{document.name}") for document in DOCUMENTS]
+    output = work(path, others, stop=5)
+    output.close()
+    output.partial.unlink()
+    again = ResumableLines(path, SETTINGS)
+    assert not again.is_complete and again.progress.documents == 0
+    again.close()
+    work(path, others)
+    assert path.read_bytes() == WANTED.replace(b"of ", b"of b")
 
 
 def test_other_settings_and_other_documents_are_refused(tmp_path):
@@ -92,7 +125,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
 def test_two_processes_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     first = work(tmp_path / "out", stop=3)
-    with pytest.raises(InputError, match="another process is writing it"):
+    with pytest.raises(InputError, match="it is being written now"):
         ResumableLines(tmp_path / "out", SETTINGS)
     first.close()
     work(tmp_path / "out")

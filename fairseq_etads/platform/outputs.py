@@ -1,0 +1,341 @@
+"""Write outputs: whole or not at all, by one process at a time, and never over a file that is read.
+
+Every command of the project writes its files through this module:
+
+- :func:`writing` and :func:`writing_bytes` write a file under a name of its own beside the target, and give it the
+  target's name when it is complete. A process that is killed leaves the target as it was.
+- :func:`locked` keeps a second process from an output, a file or a folder, and says who holds it. The lock ends with
+  the process, however that ends.
+- :func:`check_outputs` refuses an output that is one of the inputs, through links and folders, too.
+- :class:`Recipe` records what made an output (command, options, hashes of inputs), so that a second run can tell an
+  output of the same from one of something else.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import (
+    IO,
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Set,
+    TextIO,
+    Tuple,
+    Union,
+)
+
+from .errors import InputError
+from .processes import lock
+
+PARTIAL = ".partial"
+"""Ending of files that are not complete."""
+LOCK = ".lock"
+"""Ending of the file beside an output, or the name of the file in a folder, that its writer keeps locked."""
+RECORD = ".made.json"
+"""Ending of the file beside an output that says what made it."""
+
+_held: Set[str] = set()
+"""Lock files that this process holds."""
+
+
+class _Lock:
+    """A locked file that says who holds it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._file: Optional[IO[Any]] = None
+
+    def acquire(self) -> bool:
+        """Lock the file, which is made if it is missing; False if another process has it."""
+        while True:
+            file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
+            if not lock(file):
+                file.close()
+                return False
+            # the holder before may have deleted it between the two lines above
+            if _is_still(file, self.path):
+                break
+            file.close()
+        file.truncate(0)
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": _command(), "started": started}
+        file.write(json.dumps(about))
+        file.flush()
+        self._file = file
+        return True
+
+    def holder(self) -> str:
+        """Who has the lock, for a message."""
+        try:
+            about = json.loads(self.path.read_text(encoding="utf-8"))
+            return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"
+
+    def release(self) -> None:
+        """Delete the file and give up the lock."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # its folder may be gone
+                self.path.unlink()
+            self._file.close()
+            self._file = None
+
+
+def _is_still(file: IO[Any], path: Path) -> bool:
+    """Whether an open file is the one that stands at ``path``."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(file.fileno())
+    return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _command() -> str:
+    return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+
+
+def _lock_path(output: Path, is_folder: bool) -> Path:
+    return output / LOCK if is_folder else output.with_name(f".{output.name}{LOCK}")
+
+
+@contextlib.contextmanager
+def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[None]:
+    """Keep other processes from writing an output.
+
+    Args:
+        output: a file, whose folder exists, or with ``folder`` a folder, which is made, and deleted if it stays empty.
+        option: that names it.
+
+    Raises:
+        InputError: another process has it; says which one. Or the folder cannot be made.
+    """
+    made = _make_folders(output, option) if folder else []
+    path = _lock_path(output.resolve(), folder)
+    if folder and str(path) in _held:  # by a caller
+        yield
+        return
+    guard = _Lock(path)
+    if str(path) in _held or not guard.acquire():
+        raise InputError(f"{option} {output}: it is being written now ({guard.holder()}); wait, or name another")
+    _held.add(str(path))
+    try:
+        yield
+    finally:
+        _held.discard(str(path))
+        guard.release()
+        for empty in made:
+            with contextlib.suppress(OSError):  # it is not empty
+                empty.rmdir()
+
+
+def _make_folders(folder: Path, option: str) -> List[Path]:
+    """Make a folder and those above it; returns the ones that were missing, the innermost first."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {option} {folder}: {error.strerror}") from None
+    return missing
+
+
+@contextlib.contextmanager
+def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+    """The path of a file to be written in place of ``path``, which gets that name if no error is raised.
+
+    A link is followed. What is no regular file, such as /dev/stdout or a named pipe, is written to directly.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path, "output"):
+        for stale in _partials(path):  # of processes that were killed: their lock is this process's now
+            with contextlib.suppress(FileNotFoundError):
+                stale.unlink()
+        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+        try:
+            yield partial
+            if expected_lines is not None:
+                _check_lines(partial, path, expected_lines())
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                partial.unlink()
+            raise
+
+
+def _partials(path: Path) -> List[Path]:
+    """Incomplete files of ``path`` that :func:`_completed` has begun."""
+    pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+    return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
+
+
+def _check_lines(partial: Path, path: Path, expected: int) -> None:
+    with open(partial, "rb") as file:
+        written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    if written != expected:
+        raise InputError(f"{path}: {written:,} lines were written for {expected:,} that were read; nothing was kept")
+
+
+@contextlib.contextmanager
+def writing(
+    path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
+) -> Iterator[TextIO]:
+    """A UTF-8 text file that appears under its name only when it is complete.
+
+    If an error is raised inside, what has been written is deleted, and a file of that name stays as it was.
+
+    Args:
+        lines: called at the end; how many lines there must be.
+
+    Raises:
+        InputError: another process is writing it, or it has another number of lines.
+    """
+    how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
+    with _completed(Path(path), lines) as partial, open(partial, "w", **how) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
+    """As :func:`writing`, for bytes."""
+    with _completed(Path(path)) as partial, open(partial, "wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
+    """As :func:`writing`, for libraries that open files themselves: the path to write to."""
+    with _completed(Path(path)) as partial:
+        yield partial
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file, which appears under its name only when it is complete."""
+    with writing_by_name(target) as partial:
+        shutil.copyfile(source, partial)
+
+
+def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
+    """Write a text file, which appears under its name only when it is complete."""
+    with writing(path, errors) as file:
+        file.write(text)
+
+
+@contextlib.contextmanager
+def writing_folder(path: Path, option: str) -> Iterator[Path]:
+    """A folder that appears under its name only when it is complete: the path of one beside it, to be filled.
+
+    Its name is its own, so that it replaces nothing else. If an error is raised inside, it is deleted.
+
+    Raises:
+        InputError: there is a folder or a file of that name; or another process is making it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path, option):
+        if os.path.lexists(path):
+            raise InputError(f"{option} {path} exists already: name another one, or delete it")
+        partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+        partial.mkdir()
+        try:
+            yield partial
+            os.replace(partial, path)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+    """Refuse outputs that are inputs, or one another.
+
+    Args:
+        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is no file. Folders stand
+            for the files in them.
+
+    Raises:
+        InputError: two are the same file, by their names or through links; or an output lies in an input folder that
+            is itself read (or the other way round).
+    """
+    written: Dict[str, Tuple[str, Path]] = {}
+    for option, path in _paths(outputs):
+        identity = _identity(path)
+        if identity in written:
+            raise InputError(f"{option} {path} and {written[identity][0]} name the same file: choose two names")
+        written[identity] = option, path
+    for name, path in _paths(inputs):
+        identity = _identity(path)
+        if identity in written:
+            option, output = written[identity]
+            raise InputError(f"{option} {output} is also read ({name} {path}): name another file to write to")
+
+
+def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
+    for option, value in named.items():
+        values: Iterable[Any] = [value] if isinstance(value, (str, Path)) or value is None else value
+        for path in values:
+            if path is not None and str(path) not in ("", "-"):
+                yield option, Path(path)
+
+
+def _identity(path: Path) -> str:
+    """What two paths of the same file have in common."""
+    try:
+        about = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return f"{about.st_dev}:{about.st_ino}" if path.is_file() else os.path.realpath(path)
+
+
+class Recipe:
+    """What makes an output: a command, the options that matter, and the contents of its inputs.
+
+    Args:
+        command: its name. options: all that decides the output, as JSON can hold it. inputs: files, which are hashed.
+    """
+
+    def __init__(self, command: str, options: Mapping[str, Any], inputs: Iterable[Union[str, Path]] = ()):
+        contents = {str(path): _sha256(Path(path)) for path in inputs}
+        self.content = json.loads(json.dumps({"command": command, "options": dict(options), "inputs": contents}))
+
+    @staticmethod
+    def path(output: Path) -> Path:
+        """The file beside an output that says what made it."""
+        return output.with_name(output.name + RECORD)
+
+    def has_made(self, output: Path) -> bool:
+        """Whether the output stands there, made by just this, and unchanged since."""
+        try:
+            record = json.loads(self.path(output).read_text(encoding="utf-8"))
+            return bool(record["made by"] == self.content and record["sha256"] == _sha256(output))
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def note(self, output: Path) -> None:
+        """Record that this has made the output."""
+        record = {"made by": self.content, "sha256": _sha256(output)}
+        write_text(self.path(output), json.dumps(record, indent=2) + "\n")
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,234 @@
+"""Files are written whole or not at all, by one process at a time, and never over what is read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import (
+    Recipe,
+    check_outputs,
+    locked,
+    writing,
+    writing_by_name,
+    writing_bytes,
+    writing_folder,
+)
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from fairseq_etads.platform.outputs import locked, writing
+path, how = Path(sys.argv[1]), sys.argv[2]
+with (locked(path, "--out", folder=True) if how == "folder" else writing(path)) as file:
+    if how == "file":
+        file.write("half")
+        file.flush()
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Starts a process that is writing an output, and ends it after the test."""
+    processes = []
+
+    def start(path, how):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path), how], stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout.readline() == "begun\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    path = tmp_path / "deep" / "out.txt"
+    with writing(path) as file:
+        file.write("ä\r\n")
+        assert not path.exists()
+    assert path.read_bytes() == "ä\r\n".encode()
+    with writing_bytes(path) as file:
+        file.write(b"\xff")
+    with writing_by_name(path) as partial:
+        assert partial.parent == path.parent and partial != path
+        partial.write_bytes(path.read_bytes() * 2)
+    assert path.read_bytes() == b"\xff\xff"
+    assert names(path.parent) == ["out.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_after_an_error_the_old_file_stands(tmp_path, error):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with pytest.raises(error), writing(path) as file:
+        file.write("new")
+        raise error
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_path, other):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    first = other(path, "file")
+    said = rf"out.txt: it is being written now \(-c, process {first.pid} on .*since 20"
+    with pytest.raises(InputError, match=said), writing(path):
+        pytest.fail("two processes write one file")
+    assert path.read_text() == "old"
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert len(names(tmp_path)) == 3, "the file, what the killed process left, and its lock"
+    with writing(path) as file:
+        file.write("new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["out.txt"]
+
+
+def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
+    out = tmp_path / "out"
+    with locked(out, "--out", folder=True):
+        with locked(out, "--out", folder=True), writing(out / "a") as file:
+            file.write("a")
+        assert names(out) == [".lock", "a"]
+    assert names(out) == ["a"]
+    first = other(out, "folder")
+    said = f"--out {out}: it is being written now .*process {first.pid} "
+    with pytest.raises(InputError, match=said), locked(out, "--out", folder=True):
+        pytest.fail("two processes write one folder")
+
+
+def test_folders_that_stay_empty_are_not_left(tmp_path):
+    out = tmp_path / "deep" / "out"
+    with pytest.raises(KeyError), locked(out, "--out", folder=True):
+        raise KeyError
+    assert names(tmp_path) == []
+    (tmp_path / "file").write_text("")
+    said = r"cannot write to --out .*file/out: "
+    with pytest.raises(InputError, match=said), locked(tmp_path / "file" / "out", "--out", folder=True):
+        pytest.fail("there is no such folder")
+
+
+def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
+    """A lock file is deleted by the one who holds it; who has opened it before must not think that it has the lock."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom fairseq_etads.platform.errors import InputError\n"
+        "from fairseq_etads.platform.outputs import locked\n"
+        "path, done = Path(sys.argv[1]), 0\n"
+        "while done < 300:\n"
+        "    try:\n"
+        "        with locked(path):\n"
+        "            number = int(path.read_text())\n            path.write_text(f'{number + 1:6d}')\n"
+        "        done += 1\n"
+        "    except InputError:\n        pass\n"
+    )
+    path = tmp_path / "number"
+    path.write_text("     0")
+    processes = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert int(path.read_text()) == 900
+    assert names(tmp_path) == ["number"]
+
+
+def test_an_output_has_as_many_lines_as_were_read(tmp_path):
+    path = tmp_path / "out.txt"
+    said = r"out\.txt: 1 lines were written for 2 that were read; nothing was kept"
+    with pytest.raises(InputError, match=said), writing(path, lines=lambda: 2) as file:
+        file.write("one\n")
+    assert names(tmp_path) == []
+    with writing(path, lines=lambda: 2) as file:
+        file.write("one\ntwo\n")
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_links_are_followed_and_pipes_written_to(tmp_path):
+    target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
+    target.write_text("old")
+    link.symlink_to(target)
+    with writing(link) as file:
+        file.write("new")
+    assert link.is_symlink() and target.read_text() == "new"
+    os.mkfifo(pipe)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    with writing(pipe) as file:
+        file.write("through")
+    reader.join()
+    assert found == ["through"]
+    with writing("/dev/null") as file:
+        file.write("nothing")
+    assert not os.path.isfile("/dev/null")
+
+
+def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
+    unrelated = tmp_path / "model.partial"
+    unrelated.mkdir()
+    (unrelated / "precious").write_text("mine")
+    with writing_folder(tmp_path / "model", "FOLDER") as partial:
+        (partial / "config.json").write_text("{}")
+        assert not (tmp_path / "model").exists()
+    assert names(tmp_path) == ["model", "model.partial"]
+    assert (unrelated / "precious").read_text() == "mine"
+    with pytest.raises(InputError, match=r"FOLDER .*model exists already"), writing_folder(
+        tmp_path / "model", "FOLDER"
+    ):
+        pytest.fail("a folder was replaced")
+    with pytest.raises(KeyError), writing_folder(tmp_path / "other", "FOLDER") as partial:
+        (partial / "half").write_text("")
+        raise KeyError
+    assert names(tmp_path) == ["model", "model.partial"]
+
+
+def test_outputs_are_no_inputs(tmp_path):
+    document, link, hard = (tmp_path / name for name in ("a.txt", "link", "hard"))
+    document.write_text("text")
+    link.symlink_to(document)
+    os.link(document, hard)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for output in (document, link, hard, tmp_path / "folder" / "a.txt", f"{tmp_path}/folder/../{tmp_path.name}/a.txt"):
+        with pytest.raises(InputError, match=r"--json .* is also read \(HYP .*a.txt\): name another"):
+            check_outputs({"--json": output}, {"HYP": [str(document)]})
+    missing = tmp_path / "new"
+    with pytest.raises(InputError, match=r"--csv .*new and --json name the same file"):
+        check_outputs({"--json": missing, "--csv": str(missing)}, {})
+    check_outputs({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
+
+
+def test_a_recipe_knows_what_it_made(tmp_path):
+    source, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("a")
+
+    def recipe(**options):
+        return Recipe("etads-test", options, [source])
+
+    assert not recipe(beam=5).has_made(out)
+    out.write_text("made")
+    recipe(beam=5).note(out)
+    assert recipe(beam=5).has_made(out)
+    assert not recipe(beam=4).has_made(out), "other options"
+    before = source.stat()
+    source.write_text("b")
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not recipe(beam=5).has_made(out), "other contents, with the old time"
+    source.write_text("a")
+    assert recipe(beam=5).has_made(out)
+    out.write_text("changed")
+    assert not recipe(beam=5).has_made(out), "the output was changed"
+    out.write_text("made")
+    Recipe.path(out).write_text(json.dumps([]))
+    assert not recipe(beam=5).has_made(out), "the record is damaged"
