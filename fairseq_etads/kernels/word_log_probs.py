@@ -79,7 +79,8 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        of_states = torch.zeros_like(states)
+        # in float32: rounded to half precision after every chunk, the sum would lose most of what late chunks add
+        of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
         of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
@@ -94,11 +95,14 @@ class _WordLogProbs(torch.autograd.Function):
             inside, place = _inside(columns, chunk)
             gradient.scatter_add_(1, place, of_picked.masked_fill(~inside, 0))
             gradient = gradient.to(states.dtype)
-            of_states.addmm_(gradient, table[chunk])
+            if of_states.dtype == states.dtype:
+                of_states.addmm_(gradient, table[chunk])
+            else:
+                of_states.add_(gradient.mm(table[chunk]))
             torch.mm(gradient.t(), states, out=of_table[chunk])
             if of_bias is not None:
                 torch.sum(gradient, dim=0, out=of_bias[chunk])
-        return of_states, of_table, of_bias, None, None, None
+        return of_states.to(states.dtype), of_table, of_bias, None, None, None
 
 
 def word_log_probs(
