@@ -148,7 +148,10 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        output = DecoderOutput(states, weights[:, :, of_words])
+        # marks follow the last word, so that they stand in the places of a shorter document's padding
+        marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
+        marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
+        output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
         if not features_only:
             memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
