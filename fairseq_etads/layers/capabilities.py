@@ -13,6 +13,7 @@ class DecoderCapabilities(NamedTuple):
     Attributes:
         shares_documents: it takes a :class:`BeamState` and encoder output with a single row for each document, while
             the summaries have a row for each beam.
+        takes_requests: its forward pass, and its model's, have the argument ``request``, a :class:`WordRequest`.
         has_output_vocabulary: it has ``output_vocabulary(src_tokens)``, an :class:`OutputVocabulary`.
         pointer: its pointer head.
         large_vocabulary_trick: how many words its softmax runs over; 0: all.
@@ -25,6 +26,7 @@ class DecoderCapabilities(NamedTuple):
     """
 
     shares_documents: bool = False
+    takes_requests: bool = False
     has_output_vocabulary: bool = False
     pointer: Optional[PointerHead] = None
     large_vocabulary_trick: int = 0
@@ -48,6 +50,7 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
     decoder = getattr(model, "decoder", None)
     return DecoderCapabilities(
         shares_documents=bool(getattr(decoder, "shares_documents", False)),
+        takes_requests=bool(getattr(decoder, "takes_requests", False)),
         has_output_vocabulary=hasattr(decoder, "output_vocabulary"),
         pointer=getattr(decoder, "pointer", None),
         large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),

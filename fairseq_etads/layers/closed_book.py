@@ -2,11 +2,9 @@
 
 from typing import Any, Dict, Optional
 
-import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
 from .recurrent import take_positions
 
 CLOSED_BOOK = "decoder.closed_book."
@@ -43,13 +41,3 @@ class ClosedBookDecoder(nn.Module):
         states, _ = self.network(take_positions(words, order), first)
         logits: Tensor = self.output_projection(self.dropout(take_positions(states, order.argsort(dim=1))))
         return logits
-
-
-def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """The negative log-likelihood of each word (N, T), at least float32; 0 at padding.
-
-    Args:
-        logits: (N, T, V), of the V known words. target: (N, T), ids; those of unknown words count as ``unk``.
-    """
-    words = target.masked_fill(target >= logits.shape[2], unk)
-    return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")

@@ -3,11 +3,9 @@
 All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the model computes in.
 """
 
-import contextlib
-import contextvars
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -75,7 +73,7 @@ class PointerOutput:
         vocab: the batch's vocabulary; N is a multiple of its number of documents.
         kind: "soft" or "switch".
         hard: choose the likelier of generating and copying instead of mixing them. Words that only the other one could
-            produce then have probability 0; what they would have got is in :meth:`undecided`.
+            produce then have probability 0; what they would have got is in :meth:`mixed`.
         selective: words of the document that have no copy attention at all cannot be copied. Otherwise they have the
             smallest probability there is, so that the loss stays finite.
     """
@@ -99,7 +97,7 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
-    def undecided(self) -> "PointerOutput":
+    def mixed(self) -> "PointerOutput":
         """The same pointer with generating and copying mixed."""
         return replace(self, hard=False)
 
@@ -270,19 +268,6 @@ def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
-_mixing = contextvars.ContextVar("mixing", default=False)
-
-
-@contextlib.contextmanager
-def mixing_pointers() -> Iterator[None]:
-    """Inside, and in this thread only, switch pointers mix generating and copying instead of choosing the likelier."""
-    token = _mixing.set(True)
-    try:
-        yield
-    finally:
-        _mixing.reset(token)
-
-
 class PointerHead(nn.Module):
     """The switch between generating and copying: p_gen = sigmoid(w·h + b).
 
@@ -333,7 +318,7 @@ class PointerHead(nn.Module):
         # a softmax over no word at all would be NaN; such a document gets no attention, and a gate that only generates
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
-        hard = self.kind == "switch" and not (self.training or _mixing.get())
+        hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:

@@ -1,13 +1,18 @@
 """Selection of a document's sentences for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
 
-from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
-from ..attention import log_attention
+from ..attention import inconsistency_loss, log_attention
+from ..kernels.focus import PADDING_SCORE
 from ..kernels.precision import at_least_float32
 from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
+from .tagging import SelectorOutput
+
+UNREAD = PADDING_SCORE / 2
+"""log β of sentences that the extractor does not read: as attention exactly 0, and yet above that of padding."""
 
 
 class SentenceSelector(nn.Module):
@@ -111,29 +116,24 @@ class SentenceSelection(NamedTuple):
         return (each * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
 
 
-def selection_loss(
-    extra: Dict[str, Any], sample: Dict[str, Any], no_words: Iterable[int], training: bool
-) -> Optional[Tensor]:
-    """How far the selections of a forward pass are from their targets: (N,), see :meth:`SentenceSelection.divergence`.
+class SentenceAttention(NamedTuple):
+    """What the losses of a summariser with an extractor need to know.
 
-    Args:
-        extra: what the model returned beside the logits. sample: the batch, with "sentence_targets" (N, n, m).
-        no_words: ids in summaries that are no words: the sentence mark, the end symbol and padding.
-
-    Returns:
-        None if the model selects no sentences or, where it is not trained, the batch has no targets.
-
-    Raises:
-        ValueError: the model is trained, and the batch has no targets.
+    Attributes:
+        log_word: log of the attention to words α (N, T, S), before it is combined with β.
+        log_selected: log β of each word's sentence (B, S). extraction: what the extractor says of B documents.
     """
-    selection: Optional[SentenceSelection] = extra.get("selection")
-    if selection is None:
-        return None
-    if "sentence_targets" not in sample:
-        if training:
-            raise ValueError("--selection-loss: the batch has no labels; etads-labels --kind distribution makes them")
-        return None
-    is_word = torch.ones_like(selection.starts)
-    for number in no_words:
-        is_word &= sample["target"] != number
-    return selection.divergence(sample["sentence_targets"], is_word)
+
+    log_word: Tensor
+    log_selected: Tensor
+    extraction: SelectorOutput
+
+    @classmethod
+    def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
+        """From the decoder's attention and the encoder's output."""
+        return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
+
+    def inconsistency(self, top: int) -> Tensor:
+        """The inconsistency loss of each word (N, T); words of sentences that are not read are not among the top."""
+        log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
+        return inconsistency_loss(log_word, self.log_selected, top)

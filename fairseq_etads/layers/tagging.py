@@ -1,19 +1,29 @@
 """Layers of content selectors: words from their letters, an LSTM in both directions, sentences scored one by one."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import torch
-import torch.nn.functional as F
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258
 """Numbers of a word's two ends; a byte b is 1 + b, and 0 fills up."""
 LONGEST_WORD = 40
 """Bytes of a word that are read."""
+
+
+class SelectorOutput(NamedTuple):
+    """What a selector says of the units, words or sentences, of B documents.
+
+    Attributes:
+        logits: (B, U), of being selected; minus infinity of sentences that it does not read.
+        real: (B, U) bool, False where a document has no such unit or the unit is not read.
+    """
+
+    logits: Tensor
+    real: Tensor
 
 
 class SpellingEncoder(nn.Module):
@@ -155,15 +165,3 @@ class NovelSentences(nn.Module):
             taken = taken + torch.sigmoid(logit)[:, None] * u[:, i] * there[:, i]
             logits.append(logit)
         return torch.stack(logits, dim=1)
-
-
-def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """-log P of labels, 0 or 1, by logits (B, U); 0 where ``real`` (B, U) is False. (B, U), at least float32."""
-    logits = at_least_float32(logits).masked_fill(~real, 0)
-    losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
-    return losses.masked_fill(~real, 0)
-
-
-def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Of each document the mean of :func:`selection_losses` over its sentences (Hsu et al. 2018): (B,)."""
-    return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)

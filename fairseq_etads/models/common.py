@@ -11,6 +11,7 @@ from fairseq.models import register_model
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
@@ -47,10 +48,40 @@ class SummarizationModel:
             hint = "to begin training with those weights of another model that fit, give --init-from CHECKPOINT"
             raise RuntimeError(f"{error}\n\t{hint}") from None
 
-    def get_targets(self, sample: Dict[str, Any], net_output: Tuple[Tensor, Any]) -> Tensor:
+    def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
         """The summaries (B, T) as extended ids, by which ``get_normalized_probs`` gives probabilities."""
-        vocabulary: OutputVocabulary = net_output[1]["vocabulary"]
+        vocabulary = DecoderOutput.of(net_output).vocabulary
+        assert vocabulary is not None, "a decoder of this project says which words its distributions range over"
         return vocabulary.extended_ids(sample["target"])
+
+
+class EncodingDecoding:
+    """A mixin for the models of an encoder and a decoder that takes requests."""
+
+    encoder: Any
+    decoder: Any
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor],
+        prev_output_tokens: Tensor,
+        request: Optional[WordRequest] = None,
+        **of_documents: Any,
+    ) -> NetOutput:
+        """Read documents, and score the words of their summaries.
+
+        Args:
+            src_tokens: (B, S). src_lengths: (B,). prev_output_tokens: the words before (B, T), ids of the dictionary.
+            request: the words whose likelihood a loss needs, in the place of logits of all words.
+            of_documents: more that the encoder reads.
+
+        Returns:
+            logits (B, T, C), and a dict; see :class:`DecoderOutput`.
+        """
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **of_documents)
+        found: NetOutput = self.decoder(prev_output_tokens, encoder_out=encoder_out, request=request)
+        return found
 
 
 class PositionedModel(SummarizationModel):

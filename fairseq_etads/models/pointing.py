@@ -1,12 +1,15 @@
 """What the decoders of all families but the recurrent one share: from their states to logits and pointer."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..layers.pointer import Pointer, PointerOutput
-from ..layers.word_likelihood import requested_log_probs
+from ..kernels.lookup import expect_dense_gradient
+from ..kernels.word_log_probs import word_log_probs
+from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.pointer import Pointer, PointerOutput, WordLogProbs
+from ..vocabulary.embedding import SharedTableOutput
 from ..vocabulary.output import OutputVocabulary
 
 
@@ -28,6 +31,8 @@ class PointingDecoder:
 
     shares_documents = True
     """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+    takes_requests = True
+    """Its forward pass has the argument ``request``, a :class:`WordRequest`, as that of its model has."""
     pointer: Optional[Pointer]
     dictionary: Any
     output_projection: Any
@@ -37,48 +42,68 @@ class PointingDecoder:
         """The words that the distributions for documents (B, S) range over."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
 
-    def logits_of(
-        self, states: Tensor, memory: Tensor, tokens: Tensor, encoder_out: Dict[str, Any], extra: Dict[str, Any]
-    ) -> Tuple[Tensor, Dict[str, Any]]:
-        """What the forward pass returns for states (N, T, d).
+    def score_words(
+        self,
+        output: DecoderOutput,
+        memory: Tensor,
+        tokens: Tensor,
+        encoder_out: Dict[str, Any],
+        request: Optional[WordRequest] = None,
+    ) -> DecoderOutput:
+        """The output with logits in the place of states, with the batch's vocabulary, and with a pointer's decisions.
 
         Args:
-            memory: what the pointer looks at (S, B, E). tokens: the words before (N, T or more), ids of the dictionary.
-            encoder_out: of the encoder. extra: what is returned beside logits, to which "vocabulary", the batch's
-                :class:`OutputVocabulary`, is added and with a pointer "pointer", its :class:`PointerOutput`.
-
-        Returns:
-            logits (N, T, V), with a shortlist (N, T, C), and the extras. Asked for the likelihood of given words
-            (``layers/word_likelihood.py``), the states instead of logits, and "word_log_probs".
+            output: with states (N, T, d), which the output layer reads, as its logits. memory: encoder states (S, B, E)
+                for the pointer. tokens: the words before (N, T or more), ids of the dictionary. encoder_out: of the
+                encoder. request: of a loss; the output then has ``words``, and its logits stay the states.
         """
+        states = output.logits
         if "vocabulary" not in encoder_out:
             encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
-        extra["vocabulary"] = encoder_out["vocabulary"]
+        vocabulary: OutputVocabulary = encoder_out["vocabulary"]
+        output.vocabulary = vocabulary
         if self.pointer is not None:
+            assert vocabulary.slots is not None
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
-            extra["pointer"] = self.pointer(states, memory, extra["vocabulary"].slots, history)
+            output.pointer = self.pointer(states, memory, vocabulary.slots, history)
         if "candidate_output" in encoder_out:  # of a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
-            return extra["vocabulary"].candidates.restrict(logits), extra
-        words = requested_log_probs(states, self.output_projection, extra["vocabulary"], extra.get("pointer"))
-        if words is None:
-            return self.output_layer(states), extra
-        extra["word_log_probs"] = words
-        return states, extra
+            assert vocabulary.candidates is not None
+            output.logits = vocabulary.candidates.restrict(logits)
+            return output
+        if request is not None and isinstance(self.output_projection, (nn.Linear, SharedTableOutput)):
+            output.words = self._requested(request, states, vocabulary, output.pointer)
+            scores = output.words.target
+        else:
+            scores = output.logits = self.output_layer(states)
+        if scores.requires_grad and self.output_projection is not None:
+            expect_dense_gradient(scores, self.output_projection.weight)
+        return output
+
+    def _requested(
+        self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
+    ) -> WordLogProbs:
+        """The log-probabilities that a loss asks for, by states (N, T, d) and a linear layer over the known words."""
+        layer = self.output_projection
+        size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
+        columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
+        if pointer is not None and request.without is not None and pointer.kind == "soft":
+            columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
+        picked, total = word_log_probs(states, layer.weight, layer.bias, columns, size, request.without)
+        return WordLogProbs(size, picked[:, :, 0], picked[:, :, 1:], total)
 
     def get_normalized_probs(
-        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
+        self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
         """(Log-)probabilities: (N, T, V), or (N, T, V + K) over extended ids with a pointer.
 
         In a search with a shortlist by column: (N, T, C) or (N, T, C + K).
         """
-        logits, extra = net_output
-        pointer: Optional[PointerOutput] = extra.get("pointer") if extra else None
-        if pointer is None:
+        output = DecoderOutput.of(net_output)
+        if output.pointer is None:
             parent: Any = super()
             probs: Tensor = parent.get_normalized_probs(net_output, log_probs, sample)
             return probs
-        scores = pointer.log_probs(logits)
+        scores = output.pointer.log_probs(output.logits)
         return scores if log_probs else scores.exp()

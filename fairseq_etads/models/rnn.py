@@ -23,6 +23,7 @@ from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
 from .common import (
     CONTINUE_HELP,
+    EncodingDecoding,
     SummarizationModel,
     check_words,
     plain_options,
@@ -275,7 +276,7 @@ def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
 
 
-class RecurrentModel(SummarizationModel, FairseqEncoderDecoderModel):
+class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
     """Recurrent encoder-decoder with the papers' mechanisms as options.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`RecurrentConfig` for the options.

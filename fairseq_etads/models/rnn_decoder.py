@@ -13,9 +13,10 @@ from ..kernels.precision import at_least_float32
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
 from ..layers.closed_book import ClosedBookDecoder
 from ..layers.continuation import CopyHistory
-from ..layers.pointer import AttentionPointer, PointerOutput
+from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.pointer import AttentionPointer
 from ..layers.recurrent import ElmanCell, OutputLayer, make_readout, read_out, with_one_bias
-from ..layers.sentence_selector import SentenceSelection, SentenceSelector
+from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -29,7 +30,6 @@ from .rnn_state import (
     select_rows,
     word_queries,
 )
-from .sentence_attention import SentenceAttention
 
 
 class RecurrentDecoder(FairseqIncrementalDecoder):
@@ -57,6 +57,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     shares_documents = True
     """Takes a BeamState: documents stay single rows while prev_output_tokens has a row for each of their beams."""
+    takes_requests = True
 
     def __init__(
         self,
@@ -137,8 +138,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Optional[Dict[str, Any]] = None,
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
         features_only: bool = False,
+        request: Optional[WordRequest] = None,
         **_: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> NetOutput:
         """Logits of the next words.
 
         Args:
@@ -146,13 +148,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 follow one another.
             encoder_out: of the encoder.
             incremental_state: if given, only the last step is computed, and the state before it is taken from here.
+            features_only: return the readouts (N, T, R) in the place of logits.
+            request: ignored: logits of all words answer any.
 
         Returns:
-            logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates.
-            Extras: "attn", a list of the attention (N, T, S); "vocabulary", the batch's :class:`OutputVocabulary`; with
-            a pointer "pointer", its :class:`PointerOutput`; with a selector "selection", a :class:`SentenceSelection`;
-            with an extractor and without a cached state "sentence_attention", a :class:`SentenceAttention`; with a
-            closed-book decoder in training "closed_book_logits" (N, T, V).
+            logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates, and a dict; see
+            :class:`DecoderOutput`. It has a ``sentence_attention`` with an extractor and without a cached state, and
+            ``closed_book_logits`` with a closed-book decoder in training.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -160,23 +162,24 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         real = steps.ne(self.dictionary.pad())
         starts = self._starts(steps, real, incremental_state)
         outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
-        extra: Dict[str, Any] = {"attn": [outputs.log_weights.exp()]}
+        output = DecoderOutput(words, outputs.log_weights.exp())
         if outputs.log_word is not None and incremental_state is None:
-            extra["sentence_attention"] = SentenceAttention.of(outputs.log_word, encoder_out)
+            output.sentence_attention = SentenceAttention.of(outputs.log_word, encoder_out)
         if outputs.log_selection is not None and starts is not None:
-            extra["selection"] = SentenceSelection(outputs.log_selection, starts)
+            output.selection = SentenceSelection(outputs.log_selection, starts)
         if self.closed_book is not None and self.training and incremental_state is None:
-            extra["closed_book_logits"] = self.closed_book(words, real, encoder_out)
+            output.closed_book_logits = self.closed_book(words, real, encoder_out)
         readouts = outputs.readouts
         if readouts is None:
             readouts = self._read_out(outputs.hidden, outputs.inputs, outputs.contexts)  # (N, T, R)
+        output.logits = readouts
         if features_only:
-            return readouts, extra
+            return output.pair()
         history = None
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
-        return self._logits(readouts, outputs, history, extra, encoder_out, incremental_state)
+        return self._score_words(output, outputs, history, encoder_out, incremental_state).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
         """What goes into the output layer (…, R): from h (…, H), the words before (…, E) and the contexts (…, M)."""
@@ -340,16 +343,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             state = state._replace(covered=state.covered + log_weight.exp())
         return log_weight, log_word, state
 
-    def _logits(
+    def _score_words(
         self,
-        readouts: Tensor,
+        output: DecoderOutput,
         outputs: StepOutputs,
         history: Optional[CopyHistory],
-        extra: Dict[str, Any],
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
-    ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits (N, T, C) of readouts (N, T, R); adds "vocabulary" and "pointer" to the extras."""
+    ) -> DecoderOutput:
+        """The output with logits (N, T, C) in the place of readouts (N, T, R), its vocabulary and its pointer."""
         # in search the vocabulary and its rows are kept from step to step; in training each call's rows have a gradient
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
@@ -357,27 +359,31 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             if cache["vocabulary"].candidates is not None:
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
-        extra["vocabulary"] = vocabulary
-        output = cache.get("candidate_output")  # of a search with a shortlist
-        logits = self.output_projection(readouts, cache.get("output_rows")) if output is None else output(readouts)
+        output.vocabulary = vocabulary
+        readouts, layer = output.logits, cache.get("candidate_output")  # of a search with a shortlist
+        logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
         if vocabulary.candidates is not None:
             logits = vocabulary.candidates.restrict(logits)
+        output.logits = logits
         if self.pointer is not None:
             assert vocabulary.slots is not None
             # [h; c of an LSTM; the word's vector or x; the context]
             parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
             features = torch.cat([part for part in parts if part is not None], dim=2)
-            extra["pointer"] = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
-        return logits, extra
+            output.pointer = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
+        return output
 
     def get_normalized_probs(
-        self, net_output: Tuple[Tensor, Any], log_probs: bool, sample: Optional[Dict[str, Any]] = None
+        self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
         """(Log-)probabilities by search id: (N, T, V), with a pointer (N, T, V + K); 0 for what has no column."""
-        logits, extra = net_output
-        pointer: Optional[PointerOutput] = extra.get("pointer")
-        scores = at_least_float32(logits).log_softmax(dim=-1) if pointer is None else pointer.log_probs(logits)
-        scores = extra["vocabulary"].by_search_id(scores)
+        output = DecoderOutput.of(net_output)
+        assert output.vocabulary is not None
+        if output.pointer is None:
+            scores = at_least_float32(output.logits).log_softmax(dim=-1)
+        else:
+            scores = output.pointer.log_probs(output.logits)
+        scores = output.vocabulary.by_search_id(scores)
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:

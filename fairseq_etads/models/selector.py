@@ -6,7 +6,7 @@ etads-select writes down their probabilities.
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -16,23 +16,11 @@ from torch import Tensor, nn
 
 from ..data.selection import MISSING
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
-from ..layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
+from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
 from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
-
-
-class SelectorOutput(NamedTuple):
-    """What a selector says of the units, words or sentences, of B documents.
-
-    Attributes:
-        logits: (B, U), of being selected; minus infinity of sentences that it does not read.
-        real: (B, U) bool, False where a document has no such unit or the unit is not read.
-    """
-
-    logits: Tensor
-    real: Tensor
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):

@@ -1,21 +1,18 @@
 """Attention to sentences by a sentence extractor inside a summariser's encoder (Hsu et al. 2018)."""
 
 from argparse import Namespace
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..attention import inconsistency_loss
-from ..kernels.focus import PADDING_SCORE
 from ..kernels.precision import at_least_float32
+from ..layers.sentence_selector import UNREAD
 from .common import check_marks
-from .selector import SelectorOutput, SentenceExtractor
+from .selector import SentenceExtractor
 
 KINDS = ("none", "extractor")
 """Values of ``--sentence-attention``."""
-UNREAD = PADDING_SCORE / 2
-"""log β of sentences that the extractor does not read: as attention exactly 0, and yet above that of padding."""
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
@@ -50,26 +47,3 @@ def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, Li
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)
     log_beta = log_beta.masked_fill(~real.any(dim=1, keepdim=True), 0.0)
     return {"extraction": [logits, real], "log_selected": [extractor.of_tokens(log_beta, src_tokens)]}
-
-
-class SentenceAttention(NamedTuple):
-    """What the losses of a summariser with an extractor need to know.
-
-    Attributes:
-        log_word: log of the attention to words α (N, T, S), before it is combined with β.
-        log_selected: log β of each word's sentence (B, S). extraction: what the extractor says of B documents.
-    """
-
-    log_word: Tensor
-    log_selected: Tensor
-    extraction: SelectorOutput
-
-    @classmethod
-    def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
-        """From the decoder's attention and the encoder's output."""
-        return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
-
-    def inconsistency(self, top: int) -> Tensor:
-        """The inconsistency loss of each word (N, T); words of sentences that are not read are not among the top."""
-        log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
-        return inconsistency_loss(log_word, self.log_selected, top)

@@ -1,7 +1,7 @@
 """The Transformer family: encoder, decoder, and one model class for all presets."""
 
 import itertools
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
+from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer
@@ -137,20 +138,22 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         encoder_out: Optional[Dict[str, Any]] = None,
         *args: Any,
         features_only: bool = False,
+        request: Optional[WordRequest] = None,
         **kwargs: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As fairseq's: logits (N, T, V) and extras; prev_output_tokens (N, T) are ids of the dictionary.
+    ) -> NetOutput:
+        """As fairseq's: logits (N, T, V) and a dict, see :class:`DecoderOutput`.
 
-        Extras are also "vocabulary", the batch's :class:`OutputVocabulary`, and with a pointer "pointer", its
-        :class:`PointerOutput`. Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns its
-        states instead of logits, and "word_log_probs".
+        Args:
+            prev_output_tokens: (N, T), ids of the dictionary. features_only: return what the output layer reads.
+            request: the words whose likelihood a loss needs, in the place of logits of all words.
         """
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
-        if features_only:
-            return states, extra
-        assert encoder_out is not None, "the decoder needs the encoder's output"
-        (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
-        return self.logits_of(states, memory, prev_output_tokens, encoder_out, extra)
+        output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
+        if not features_only:
+            assert encoder_out is not None, "the decoder needs the encoder's output"
+            (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
+            output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
+        return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
         """As fairseq's, but without an output layer where --adaptive-softmax-cutoff has put clusters in its place."""
@@ -178,6 +181,27 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         use_training_linear(self)
         self._register_state_dict_hook(leave_out_shared)
         self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor],
+        prev_output_tokens: Tensor,
+        return_all_hiddens: bool = True,
+        request: Optional[WordRequest] = None,
+        **of_decoder: Any,
+    ) -> NetOutput:
+        """As fairseq's, with a ``request`` to the decoder; see there."""
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens)
+        found: NetOutput = self.decoder(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            src_lengths=src_lengths,
+            return_all_hiddens=return_all_hiddens,
+            request=request,
+            **of_decoder,
+        )
+        return found
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SummarizationTransformer":

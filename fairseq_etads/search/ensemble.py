@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.capabilities import decoder_capabilities
+from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -72,11 +73,8 @@ class Member:
             model without one; attention (rows, S) or None.
         """
         out = self.decode(tokens)
-        extra = out[1] if len(out) > 1 else None
-        attention = extra.get("attn") if isinstance(extra, dict) else extra
-        if isinstance(attention, (list, tuple)):
-            attention = attention[0] if attention else None
-        logits = out[0][:, -1:]
+        output = DecoderOutput.of(out)
+        attention, logits = output.attention, output.logits[:, -1:]
         if temperature != 1.0 and self.capabilities.pointer is None:
             logits = at_least_float32(logits) / temperature
         undecided: Optional[Tensor] = None
@@ -85,9 +83,10 @@ class Member:
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)  # in place: see inference.WideLinear
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
-            self.pointer = pointer = extra.get("pointer") if isinstance(extra, dict) else None
-            if pointer is not None and pointer.hard:
-                undecided = self._log_probs((logits, {**out[1], "pointer": pointer.undecided()}), temperature)
+            self.pointer = output.pointer
+            if output.pointer is not None and output.pointer.hard:
+                output.logits = logits
+                undecided = self._log_probs(output.mixed().pair(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
@@ -140,7 +139,10 @@ class SharingMember(Member):
         if self.selection is not None:
             memory = self.state.memory.setdefault(self.model.decoder, {})  # where rows of documents leave with them
             probabilities = memory.setdefault("selection", self.selection.probabilities)
-            out[1]["pointer"] = out[1]["pointer"].selected(self.selection._replace(probabilities=probabilities))
+            output = DecoderOutput.of(out)
+            assert output.pointer is not None
+            output.pointer = output.pointer.selected(self.selection._replace(probabilities=probabilities))
+            out = output.pair()
         return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:

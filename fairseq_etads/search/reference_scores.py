@@ -5,14 +5,18 @@ from typing import Any, Callable, Dict, List
 from fairseq import utils
 from torch import Tensor, nn
 
-from ..layers.pointer import mixing_pointers
+from ..layers.decoder_output import DecoderOutput
 from .ensemble import output_vocabulary
 
 Hypotheses = List[List[Dict[str, Any]]]
 
 
-class _Padded:
-    """A model whose distributions have at least ``width`` words; those beyond its own have probability 0."""
+class _Scored:
+    """A model as references are scored: every reference has a probability.
+
+    A switch pointer mixes generating and copying instead of choosing the likelier. Distributions have at least
+    ``width`` words (0: their own); words beyond the model's own have probability 0.
+    """
 
     def __init__(self, model: Any, width: int):
         self.model, self.width = model, width
@@ -22,6 +26,12 @@ class _Padded:
         return self.model(**net_input)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
+        mixed = DecoderOutput.of(net_output).mixed()
+        if mixed.pointer is not None:
+            net_output = mixed.pair()
+        if self.width == 0:
+            scores: Tensor = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)
+            return scores
         probs: Tensor = self.model.get_normalized_probs(net_output, log_probs=False, sample=sample)
         probs = nn.functional.pad(probs, (0, max(0, self.width - probs.size(-1))))
         return probs.log() if log_probs else probs  # an ensemble's are averaged before the logarithm
@@ -45,15 +55,14 @@ def score_references(
     references = sample.get("target")
     if references is None:
         raise ValueError("--score-reference: there are no references; fairseq-generate scores those of its data")
-    target, padded = references, models
+    target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
         # as in training; otherwise a reference with one word that is no candidate would have no probability
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
-            padded = [_Padded(model, int(target.max()) + 1) for model in models]
-    with mixing_pointers():  # so that every reference has a probability
-        scored = score(padded, {**sample, "target": target})
+            width = int(target.max()) + 1
+    scored = score([_Scored(model, width) for model in models], {**sample, "target": target})
     for hypotheses, reference in zip(scored, references):
         hypotheses[0]["tokens"] = utils.strip_pad(reference, pad)
     return scored

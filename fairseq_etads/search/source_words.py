@@ -10,6 +10,7 @@ from fairseq import utils
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
+from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import Selection
 from ..vocabulary.candidates import Candidates
 from .hypotheses import Results
@@ -78,15 +79,16 @@ def add_copied_positions(
     before[:, 0] = special.eos
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
     if candidates is None:
-        logits, extra = model(**{**inputs, "prev_output_tokens": before})
+        output = DecoderOutput.of(model(**{**inputs, "prev_output_tokens": before}))
     else:
         found = restricted(model, inputs["src_tokens"], candidates.select(documents))
         encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
-        logits, extra = model.decoder(before, encoder_out=encoder_out)
-    pointer = extra["pointer"]
+        output = DecoderOutput.of(model.decoder(before, encoder_out=encoder_out))
+    pointer = output.pointer
+    assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
         pointer = pointer.selected(selection._replace(probabilities=selection.probabilities[documents]))
-    positions = pointer.copied_from(logits, extra["vocabulary"].target_columns(tokens))  # (n, T)
+    positions = pointer.copied_from(output.logits, output.vocabulary.target_columns(tokens))  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from ..layers.decoder_output import DecoderOutput
 from ..layers.figures import AttentionRecord, record
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
@@ -133,16 +134,16 @@ class Explainer:
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
         with record(model) as records:
-            logits, extra = model(**net_input, prev_output_tokens=before)[:2]
-        vocabulary, pointer = extra["vocabulary"], extra.get("pointer")
+            output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
+        vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
+        assert vocabulary is not None, "a model of this project"
         written = vocabulary.producible_ids(ids)
-        log_probs = _log_probs(model, logits, extra).gather(2, written[:, :, None])[0, :, 0]
+        log_probs = _log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
         shares = copied_from = None
         if pointer is not None:
             columns = vocabulary.target_columns(ids)
-            _, shares = pointer.target_log_probs(logits.float().log_softmax(-1), columns)
-            copied_from = pointer.copied_from(logits, columns)[0]
-        attention = extra["attn"][0] if extra.get("attn") else None
+            _, shares = pointer.target_log_probs(output.logits.float().log_softmax(-1), columns)
+            copied_from = pointer.copied_from(output.logits, columns)[0]
         return _Pass(
             log_probs=log_probs,
             attention=None if attention is None else attention[0],
@@ -187,17 +188,15 @@ class Explainer:
         return tuple(tokens)
 
 
-def _log_probs(model: Any, logits: Tensor, extra: Dict[str, Any]) -> Tensor:
+def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
     """log P (1, T, words), by extended id, as the search reckons with them.
 
     A word that a switch has decided against has the log-probability that it has in the mixture.
     """
-    log_probs: Tensor = model.get_normalized_probs((logits, extra), log_probs=True).float()
-    pointer = extra.get("pointer")
-    if pointer is None or not pointer.hard:
+    log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
+    if output.pointer is None or not output.pointer.hard:
         return log_probs
-    undecided = {**extra, "pointer": pointer.undecided()}
-    mixed: Tensor = model.get_normalized_probs((logits, undecided), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.mixed().pair(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from ..generation import SummaryGenerator
 from ..layers.capabilities import decoder_capabilities, pointer_of
-from .nll_options import LABELLED, OURS, SELECTING, SummarizationNLLConfig, check_criterion
+from .nll import LABELLED, POINTER_CRITERIONS, SELECTING, SummarizationNLLConfig, check_criterion
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class CheckedOptions:
         check_selector(name, self._selected_by, self._trained is None, self.cfg, learns_labels)
         if self._trained is None:  # a model is to be trained
             check_task_options(self.cfg)
-            if name in OURS:
+            if name in POINTER_CRITERIONS:
                 check_loss_options(
                     cfg,
                     self._pointer,

@@ -1,52 +1,141 @@
-"""The criterion ``summarization_nll``: negative log-likelihood, label smoothing, coverage loss, supervised switch."""
+"""The criterion ``summarization_nll``, its options, and the models that each criterion goes with.
 
-import logging
+Negative log-likelihood, label smoothing, a supervised switch, and the losses of ``losses.py`` with their weights.
+"""
+
 import math
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.utils import get_perplexity
+from omegaconf import II
 from torch import Tensor
 
-from ..kernels.precision import at_least_float32
-from ..layers.closed_book import closed_book_loss
-from ..layers.extractor_losses import ExtractorLosses
+from ..layers.capabilities import decoder_capabilities, unwrapped
+from ..layers.decoder_output import DecoderOutput, WordRequest
 from ..layers.figures import FIGURES, observe
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
-from ..layers.sentence_selector import selection_loss
-from ..layers.word_likelihood import WordRequest, asking_for
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
-from ..vocabulary.embedding import training_output_layer
 from ..vocabulary.output import OutputVocabulary
-from .nll_options import SummarizationNLLConfig
+from .losses import check_finite, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
-LARGEST_LOSS = 1e20
-"""A larger loss of one word means that the word has no column and so no probability."""
-
-
-logger = logging.getLogger(__name__)
-
-
-class NonFiniteLossError(RuntimeError):
-    """The loss of a pair is infinite or not a number."""
+POINTER_CRITERIONS = ("summarization_nll", "summarization_rl", "summarization_raml")
+"""Criterions that know pointers and candidates."""
+LABELLED = ("selection_nll", "extractor_nll")
+"""Criterions that learn labels alone."""
+SELECTING = (*LABELLED, "extractor_rl")
+"""Criterions of models that select words or sentences."""
 
 
-def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
-    """sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
+@dataclass
+class SummarizationNLLConfig(FairseqDataclass):
+    """Options of ``--criterion summarization_nll``."""
+
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "probability mass spread evenly over all words that can be produced"}
+    )
+    coverage_loss: float = field(
+        default=0.0,
+        metadata={"help": "weight (lambda) of the coverage loss, which penalises attending to the same words again"},
+    )
+    coverage_loss_start: int = field(
+        default=0,
+        metadata={"help": "first update with the coverage loss; from update 0, training may not converge"},
+    )
+    coverage_loss_ramp: int = field(
+        default=0, metadata={"help": "number of updates over which the coverage loss then grows to its full weight"}
+    )
+    switch_loss: float = field(
+        default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+    )
+    extraction_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
+            "(Hsu et al. 2018: 5)"
+        },
+    )
+    inconsistency_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
+            "al.: 1)"
+        },
+    )
+    inconsistency_top: int = field(
+        default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
+    )
+    selection_loss: float = field(
+        default=0.0,
+        metadata={
+            "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
+            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)"
+        },
+    )
+    closed_book_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "share (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder's has the "
+            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)"
+        },
+    )
+    length_normalised: bool = field(
+        default=False,
+        metadata={
+            "help": "minimise the mean over summaries of the mean over a summary's words, instead of the mean over all "
+            "words, so that short summaries count as much as long ones (See et al. 2017)"
+        },
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
+    """Raise ValueError if a criterion does not go with a model.
 
     Args:
-        attention: (B, T, S), each row sums to 1. real: (B, T) bool, False at padding, on either side.
-
-    Returns:
-        (B, T), at least float32; 0 at padding and at a summary's first word.
+        name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
+            candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
-    attention = at_least_float32(attention) * real[:, :, None]
-    before = attention.cumsum(dim=1) - attention
-    return torch.minimum(attention, before).sum(dim=2)
+    ours = name in POINTER_CRITERIONS
+    if pointer == "switch" and not ours:
+        raise ValueError(
+            f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
+        )
+    if pointer != "none" and name.startswith("label_smoothed"):
+        raise ValueError(
+            f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
+            "choose --criterion summarization_nll, which has --label-smoothing too"
+        )
+    if large_vocabulary_trick and name == "summarization_raml":
+        raise ValueError(
+            "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
+            "choose one"
+        )
+    if large_vocabulary_trick and not ours:
+        raise ValueError(
+            f"--criterion {name} would ask for words that --large-vocabulary-trick leaves out: choose "
+            "--criterion summarization_nll"
+        )
+    if name == "adaptive_loss" and not adaptive_softmax:
+        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
+    if adaptive_softmax and name != "adaptive_loss":
+        raise ValueError(
+            f"--criterion {name} would take the states of a model with --adaptive-softmax-cutoff for logits: choose "
+            "--criterion adaptive_loss, or leave out the cutoffs"
+        )
+
+
+def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
+    """The values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+
+    fairseq's own ``build_criterion`` finds only those that the constructor itself names, and not the inherited ones.
+    """
+    return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
 
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
@@ -88,10 +177,13 @@ class SummarizationNLL(FairseqCriterion):
         ):
             if value < 0:
                 raise ValueError(f"--{option} {value}: choose 0 or more")
+        if inconsistency_top < 1:
+            raise ValueError(f"--inconsistency-top {inconsistency_top}: choose 1 or more")
         if not 0 <= closed_book_weight < 1:
             raise ValueError(f"--closed-book-weight {closed_book_weight}: choose a number, at least 0 and below 1")
         self.closed_book_weight = closed_book_weight
-        self.extractor_losses = ExtractorLosses(extraction_loss, inconsistency_loss, inconsistency_top)
+        self.extraction_weight = extraction_loss
+        self.inconsistency_weight, self.inconsistency_top = inconsistency_loss, inconsistency_top
         self.length_normalised = length_normalised
         self.sentence_avg = sentence_avg or length_normalised
         self.label_smoothing = label_smoothing
@@ -135,31 +227,26 @@ class SummarizationNLL(FairseqCriterion):
                 logged: N rows then stand for "nsentences" pairs and "ntokens" words.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
-            nll, loss, real, logs, extra = self._losses(model, sample["net_input"], sample["target"])
+            output = self.forward_pass(model, sample["net_input"], sample["target"])
+        nll, loss, real, logs = self._losses(output, sample["target"])
         pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
-        pointer: Optional[PointerOutput] = extra.get("pointer")
-
-        coverage = nll.new_zeros(nll.shape)
-        weight = self.coverage_weight_now()
-        if self.coverage_weight:
-            attention = self._attention(extra) if pointer is None else pointer.log_copy.exp()
-            coverage = coverage_loss(attention, real)
-        if self.closed_book_weight and "closed_book_logits" in extra:
-            logits, gamma = extra["closed_book_logits"], self.closed_book_weight
-            logs["closed_book_loss"] = closed_book_loss(logits, sample["target"], self.padding_idx, self.unk)
-            loss = (1 - gamma) * loss + gamma * logs["closed_book_loss"]
+        if self.closed_book_weight and output.closed_book_logits is not None:
+            gamma, unk = self.closed_book_weight, self.unk
+            closed = closed_book_loss(output.closed_book_logits, sample["target"], self.padding_idx, unk)
+            logs["closed_book_loss"] = closed
+            loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
-        overflows = self._check(loss, sample, self._overflows_are_skipped and model.training)
+        overflows = check_finite(loss, sample, self._overflows_are_skipped and model.training)
         total = self._sum(loss, real, weights)
         if overflows:
             total = total * math.nan  # so that the gradient overflows, too
-        if model.training and weight:
-            total = total + weight * self._sum(coverage, real, weights)
-        for name, (weight, values) in self.extractor_losses(model, sample, extra, real).items():
+        for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
-            if model.training:
+            if model.training and weight:
                 total = total + weight * self._sum(values, real, weights)
-        selection = selection_loss(extra, sample, self.no_words, model.training) if self.selection_weight else None
+        selection = None
+        if self.selection_weight:
+            selection = selection_loss(output.selection, sample, self.no_words, model.training)
         if selection is not None and model.training:
             total = total + self.selection_weight * self._sum(selection[:, None] * real, real, weights)
 
@@ -170,35 +257,65 @@ class SummarizationNLL(FairseqCriterion):
             "sample_size": pairs if self.sentence_avg else sample["ntokens"],
             **figures.logs(),
         }
-        if self.coverage_weight:
-            logs["coverage_loss"] = coverage
         for name, value in {"nll_loss": nll, **logs}.items():
             logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
         if selection is not None:
             logging_output["selection_loss"] = (selection.detach() * weights).sum()
         return total, logging_output["sample_size"], logging_output
 
-    def _losses(
-        self, model: Any, net_input: Dict[str, Any], target: Tensor
-    ) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor], Dict[str, Any]]:
-        """The losses of target words (N, T), ids of the dictionary, by one pass of the model.
+    def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
+        """The output of a model, which is asked for no more words than the loss of the target (N, T) needs."""
+        request: Dict[str, Any] = {}
+        if decoder_capabilities(unwrapped(model)).takes_requests:
+            request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
+        return DecoderOutput.of(model(**net_input, **request))
+
+    def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
+        """The losses of target words (N, T), ids of the dictionary.
 
         Returns:
             negative log-likelihood and smoothed loss, each (N, T); (N, T), False at padding; figures to log, each
-            (N, T); what else the model returns.
+            (N, T).
         """
-        request = WordRequest(target, self.specials if self.label_smoothing else None)
-        with asking_for(request), training_output_layer():
-            logits, extra = model(**net_input)[:2]
-        if not isinstance(extra, dict):  # fairseq's older decoders return their attention, or None
-            extra = {"attn": [extra]}
         # models that are not this project's have a column for every word that they know
-        vocabulary: OutputVocabulary = extra.get("vocabulary") or OutputVocabulary(logits.shape[2], self.unk)
+        vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
-        pointer: Optional[PointerOutput] = extra.get("pointer")
-        log_vocab: LogVocab = extra.get("word_log_probs") or F.log_softmax(at_least_float32(logits), dim=-1)
-        nll, loss, logs = self._likelihood(log_vocab, pointer, columns, vocabulary.candidates)
-        return nll, loss, columns != self.padding_idx, logs, extra
+        nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
+        return nll, loss, columns != self.padding_idx, logs
+
+    def _further_losses(
+        self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
+    ) -> Dict[str, Tuple[float, Tensor]]:
+        """The losses of coverage, extraction and inconsistency: name in the log -> weight, and values (N, T).
+
+        The loss of a document's sentences counts for each word of its summary, so that it is weighted like the others
+        with --length-normalised and without. It is left out in validation where there are no labels.
+
+        Args:
+            real: (N, T) bool, False at padding, where values are 0.
+
+        Raises:
+            ValueError: there are no labels to train with, or the model returns no attention.
+        """
+        found: Dict[str, Tuple[float, Tensor]] = {}
+        if self.coverage_weight:
+            attention = output.attention if output.pointer is None else output.pointer.log_copy.exp()
+            if attention is None:
+                raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
+            found["coverage_loss"] = self.coverage_weight_now(), coverage_loss(attention, real)
+        if self.extraction_weight and ("labels" in sample or model.training):
+            if "labels" not in sample:
+                raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
+            assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
+            logits, there = output.sentence_attention.extraction
+            labels = unwrapped(model).extractor.of_units(sample["labels"], sample["net_input"]["src_tokens"])  # (B, U)
+            of_documents = sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
+            found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
+        if self.inconsistency_weight:
+            assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
+            values = output.sentence_attention.inconsistency(self.inconsistency_top).masked_fill(~real, 0)
+            found["inconsistency_loss"] = self.inconsistency_weight, values
+        return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
         """The sum of values (N, T), 0 at padding, each row of which has a weight (N,).
@@ -208,15 +325,6 @@ class SummarizationNLL(FairseqCriterion):
         if self.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
         return (values * weights[:, None]).sum()
-
-    @staticmethod
-    def _attention(extra: Dict[str, Any]) -> Tensor:
-        """The decoder's attention (N, T, S); ValueError if it returns none."""
-        attention = (extra.get("attn") or [None])[0]
-        if attention is None:
-            raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
-        result: Tensor = attention
-        return result
 
     def _likelihood(
         self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
@@ -250,10 +358,10 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """What label smoothing needs of the words that the softmax can produce.
+        """Sum and number of the log-probabilities that label smoothing averages.
 
         Returns:
-            the sum of their log-probabilities (N, T), 0 without label smoothing; how many they are, one number or
+            the sum over the words that the softmax can produce (N, T), 0 without label smoothing; their number, one or
             (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
@@ -269,34 +377,6 @@ class SummarizationNLL(FairseqCriterion):
 
     def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
         return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
-
-    @staticmethod
-    def _check(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
-        """Raise if a loss (N, T) is not finite or exceeds LARGEST_LOSS, which means that the target has no column.
-
-        With ``skip_overflow``, losses that are not finite are only warned of, and the result is True: the optimiser is
-        to skip the update. It also lowers the scale of the loss; if all updates overflow, it soon reaches fairseq's
-        --min-loss-scale and stops training.
-        """
-        loss = loss.detach()
-        if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
-            return False
-        overflow = ~loss.isfinite()
-        rows = (overflow | (loss.abs() >= LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
-        ids = sample["id"].tolist() if "id" in sample else rows
-        which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
-        which = which or "their sum overflows"
-        what = (
-            f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
-        )
-        if skip_overflow and overflow.any() and not (loss.masked_fill(overflow, 0).abs() >= LARGEST_LOSS).any():
-            logger.warning(f"{what}The update is skipped and the scale of the loss lowered")
-            return True
-        raise NonFiniteLossError(
-            f"{what}The last checkpoint is from before this update. Start again from it with a lower --lr, a longer "
-            "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
-            "their text"
-        )
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

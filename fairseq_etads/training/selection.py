@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..data.labels.scores import EDGES, best_f1, roc_area
 from ..layers.capabilities import unwrapped
-from ..layers.tagging import selection_losses, sentence_loss
+from .losses import selection_losses, sentence_loss
 
 
 @dataclass

@@ -1,15 +1,14 @@
 """Word vectors: the embedding layer, pretrained vectors from files, and tables with sparse gradients."""
 
-import contextlib
-import contextvars
 import logging
-from typing import Iterator, Optional
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from ..kernels.lookup import look_up
 from .dictionary import hide_unknown_words
 
 logger = logging.getLogger(__name__)
@@ -33,19 +32,6 @@ def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
 def wants_sparse_gradient(weight: Tensor) -> bool:
     """Whether an optimiser has asked for the gradient of the rows that were looked up, and of no others."""
     return bool(getattr(weight, "sparse_gradient", False))
-
-
-_output_is_trained = contextvars.ContextVar("output_is_trained", default=False)
-
-
-@contextlib.contextmanager
-def training_output_layer() -> Iterator[None]:
-    """Inside, and in this thread only, a loss is computed that depends on the whole output layer."""
-    token = _output_is_trained.set(True)
-    try:
-        yield
-    finally:
-        _output_is_trained.reset(token)
 
 
 class VocabularyEmbedding(nn.Embedding):
@@ -73,18 +59,9 @@ class VocabularyEmbedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:
         """Ids of any shape (…) -> (…, D)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
-        sparse = wants_sparse_gradient(self.weight) or (self.is_output_layer and self._adds_to_output_gradient())
-        return F.embedding(known, self.weight, self.padding_idx, sparse=sparse)
-
-    def _adds_to_output_gradient(self) -> bool:
-        """Whether a gradient of the output layer, of the whole table, comes first in the backward pass.
-
-        autograd then adds the gradient of the rows that are looked up to it, where a dense one would take the memory of
-        a table, and the time to fill and add it.
-        """
-        weight = self.weight  # no parameter, but part of one, under --ddp-backend fully_sharded
-        full_precision = weight.dtype in (torch.float32, torch.float64) and isinstance(weight, nn.Parameter)
-        return _output_is_trained.get() and full_precision
+        if self.is_output_layer and not wants_sparse_gradient(self.weight):
+            return look_up(known, self.weight, self.padding_idx)
+        return F.embedding(known, self.weight, self.padding_idx, sparse=wants_sparse_gradient(self.weight))
 
 
 class SharedTableOutput(nn.Module):

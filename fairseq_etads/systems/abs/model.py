@@ -9,7 +9,7 @@ carried from one step to the next.
 """
 
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,16 @@ from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIn
 from torch import Tensor, nn
 
 from ...kernels.precision import at_least_float32
+from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ...layers.pointer import Pointer
-from ...models.common import SummarizationModel, check_words, plain_options, register_presets, select_documents
+from ...models.common import (
+    EncodingDecoding,
+    SummarizationModel,
+    check_words,
+    plain_options,
+    register_presets,
+    select_documents,
+)
 from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.embedding import VocabularyEmbedding, mark_lookup_table
@@ -114,8 +122,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         encoder_out: Optional[Dict[str, Any]] = None,
         incremental_state: Optional[Any] = None,
         features_only: bool = False,
+        request: Optional[WordRequest] = None,
         **_: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> NetOutput:
         """Logits of the next words.
 
         Args:
@@ -124,12 +133,11 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
             encoder_out: of the encoder.
             incremental_state: if given, only the last step is computed; nothing is kept in it.
             features_only: return what the output layer reads (N, T, H + D) in place of logits.
+            request: the words whose likelihood a loss needs, in the place of logits of all words.
 
         Returns:
-            logits (N, T, V). Extras: "attn", a list of the attention π (N, T, S), whose rows sum to less than 1 where
-            it rests on marks; "vocabulary", the batch's :class:`OutputVocabulary`; with a pointer "pointer", its
-            :class:`PointerOutput`. Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns
-            what the output layer reads instead of logits, and "word_log_probs".
+            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words: its rows
+            sum to less than 1, because π also rests on marks.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
@@ -140,11 +148,14 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        extra: Dict[str, Any] = {"attn": [weights[:, :, of_words]]}
-        if features_only:
-            return states, extra
-        memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
-        return self.logits_of(states, memory, prev_output_tokens, encoder_out, extra)
+        # marks follow the last word, so that they stand in the places of a shorter document's padding
+        marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
+        marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
+        output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
+        if not features_only:
+            memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
+            output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
+        return output.pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """The C words before each of the last ``steps`` words that are to be predicted, (N, T) -> (N, steps, C)."""
@@ -166,7 +177,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return logits
 
 
-class ABSModel(SummarizationModel, FairseqEncoderDecoderModel):
+class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
     """Attention-based summarisation, built by ``--arch`` with one of :data:`PRESETS`.
 
     See :class:`NeuralLanguageModelConfig` for the options.

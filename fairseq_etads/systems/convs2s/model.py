@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from ...kernels.linear import renew_weight
 from ...layers.beam_state import BeamState
+from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ...layers.pointer import Pointer
-from ...models.common import PositionedModel, plain_options, position_limit, register_presets
+from ...models.common import EncodingDecoding, PositionedModel, plain_options, position_limit, register_presets
 from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.embedding import VocabularyEmbedding, load_vectors
@@ -96,8 +97,9 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         encoder_out: Optional[Dict[str, Any]] = None,
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
         features_only: bool = False,
+        request: Optional[WordRequest] = None,
         **_: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> NetOutput:
         """Logits of the next words.
 
         Args:
@@ -107,12 +109,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             incremental_state: if given, only the last step is computed, from the inputs of the layers' convolutions
                 that are kept here.
             features_only: return what the output layer reads (N, T, R) in place of logits.
+            request: the words whose likelihood a loss needs, in the place of logits of all words.
 
         Returns:
-            logits (N, T, V). Extras: "attn", a list of the mean attention of all layers (N, T, S);
-            "vocabulary", the batch's :class:`OutputVocabulary`; with a pointer "pointer", its :class:`PointerOutput`.
-            Asked for the likelihood of given words (``layers/word_likelihood.py``), it returns what the output layer
-            reads instead of logits, and "word_log_probs".
+            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is the mean over layers.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         memory, mask = encoder_out["encoder_out"][1], encoder_out["encoder_padding_mask"]
@@ -123,11 +123,11 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             states, attention = super().forward(prev_output_tokens, of_rows, incremental_state)
         if weights:
             attention = torch.stack(weights).mean(dim=0)
-        extra: Dict[str, Any] = {"attn": [attention]}
-        if features_only:
-            return states, extra
-        renew_weight(self.output_projection)
-        return self.logits_of(states, memory.transpose(0, 1), prev_output_tokens, encoder_out, extra)
+        output = DecoderOutput(states, attention)
+        if not features_only:
+            renew_weight(self.output_projection)
+            output = self.score_words(output, memory.transpose(0, 1), prev_output_tokens, encoder_out, request)
+        return output.pair()
 
     def output_layer(self, states: Tensor) -> Tensor:
         """Logits (N, T, V) of what the output layer reads (N, T, R)."""
@@ -172,7 +172,7 @@ def _rows(positions: int, dictionary: Any) -> int:
     return positions + int(dictionary.pad()) + 1
 
 
-class ConvolutionalModel(PositionedModel, FConvModel):
+class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     """Convolutional encoder-decoder, fairseq's ``fconv``, with a pointer as an option.
 
     Built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.

@@ -21,7 +21,7 @@ from ...kernels.precision import at_least_float32
 from ...layers.capabilities import unwrapped
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
-from ...training.nll import NonFiniteLossError
+from ...training.losses import NonFiniteLossError
 from ...vocabulary.dictionary import known_words
 
 logger = logging.getLogger(__name__)

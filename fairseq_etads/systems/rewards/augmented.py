@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL
-from ...training.nll_options import SummarizationNLLConfig, options_of
+from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
 from .trained import TokenJudge
 

@@ -20,9 +20,7 @@ from ...search.encoded import EncodedBatch
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK
-from ...training.nll import SummarizationNLL
-from ...training.nll_options import SummarizationNLLConfig, options_of
-from ...vocabulary.embedding import training_output_layer
+from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained import IDF, Rewards
 
 logger = logging.getLogger(__name__)
@@ -286,10 +284,11 @@ class SummarizationRL(SummarizationNLL):
         It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
         own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
         """
-        with training_output_layer():
-            output = model.decoder(previous, encoder_out=encoder_out)
-        scores = model.get_normalized_probs(output[:2], log_probs=True)  # (N, T, extended ids)
-        never = [self.padding_idx, self.unk] if output[1].get("pointer") is not None else [self.padding_idx]
+        output = model.decoder(previous, encoder_out=encoder_out)
+        scores = model.get_normalized_probs(output, log_probs=True)  # (N, T, extended ids)
+        never = [self.padding_idx]
+        if decoder_capabilities(model).pointer is not None:
+            never.append(self.unk)
         scores = scores.index_fill(2, torch.tensor(never, device=scores.device), -math.inf)
         words = model.get_targets({"target": target}, output)
         return scores.gather(2, words[:, :, None])[:, :, 0] - scores.logsumexp(dim=2)

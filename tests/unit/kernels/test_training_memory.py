@@ -11,10 +11,9 @@ from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
-from fairseq_etads.kernels import focus, focus_columns, linear
-from fairseq_etads.layers import word_likelihood
-from fairseq_etads.models import pointing
-from fairseq_etads.vocabulary import embedding
+from fairseq_etads.kernels import focus, focus_columns, linear, lookup, word_log_probs
+from fairseq_etads.models.pointing import PointingDecoder
+from fairseq_etads.vocabulary.embedding import VocabularyEmbedding
 
 
 def use(monkeypatch, plain):
@@ -22,13 +21,13 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
     monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
-    monkeypatch.setattr(word_likelihood, "CHUNK_ELEMENTS", 1)
-    monkeypatch.setattr(word_likelihood, "NARROWEST_CHUNK", 7)
+    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 7)
     monkeypatch.setattr(linear, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
-        monkeypatch.setattr(pointing, "requested_log_probs", lambda *_: None)
-        monkeypatch.setattr(embedding.VocabularyEmbedding, "_adds_to_output_gradient", lambda self: False)
+        monkeypatch.setattr(PointingDecoder, "takes_requests", False)
+        monkeypatch.setattr(lookup, "_backward_pass", lambda: None)
         monkeypatch.setattr("fairseq_etads.layers.transformer._relu_in_place", lambda *_: None)
 
 
@@ -102,12 +101,12 @@ def word_inputs(dtype):
 
 @pytest.mark.parametrize("elements", [1, 60, 10**6], ids=["narrow chunks", "some chunks", "one chunk"])
 def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
-    monkeypatch.setattr(word_likelihood, "CHUNK_ELEMENTS", elements)
-    monkeypatch.setattr(word_likelihood, "NARROWEST_CHUNK", 4)
+    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 4)
     (states, table, bias), columns = word_inputs(torch.float64)
     log_probs = F.log_softmax(states @ table[:29].t() + bias, dim=-1)
     expected = log_probs.gather(2, columns), log_probs.sum(2) - log_probs[:, :, [0, 5]].sum(2)
-    found = word_likelihood.word_log_probs(states, table, bias, columns, 29, [0, 5])
+    found = word_log_probs.word_log_probs(states, table, bias, columns, 29, [0, 5])
     weights = [torch.randn(x.shape, dtype=x.dtype) for x in expected]
     gradients = [
         torch.autograd.grad(sum((w * x).sum() for w, x in zip(weights, values)), (states, table, bias))
@@ -119,7 +118,7 @@ def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
 
 def test_word_log_probs_have_one_backward_pass():
     (states, table, bias), columns = word_inputs(torch.float32)
-    picked, _ = word_likelihood.word_log_probs(states, table, bias, columns, 29)
+    picked, _ = word_log_probs.word_log_probs(states, table, bias, columns, 29)
     picked.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass"):
         picked.sum().backward()
@@ -130,11 +129,67 @@ def test_word_log_probs_under_autocast_are_as_exact_as_the_plain_ones():
     exact = F.log_softmax(states @ table[:29].t() + bias, dim=-1).gather(2, columns)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         plain = F.log_softmax(F.linear(states, table[:29], bias).float(), dim=-1).gather(2, columns)
-        found, _ = word_likelihood.word_log_probs(states, table, bias, columns, 29)
+        found, _ = word_log_probs.word_log_probs(states, table, bias, columns, 29)
     assert found.dtype == torch.float32
     assert (found - exact).abs().max() <= 2 * (plain - exact).abs().max()
     (gradient,) = torch.autograd.grad(found.sum(), table)
     assert gradient.dtype == torch.float32 and gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)])
+def test_gradients_of_states_are_summed_over_chunks_in_float32(monkeypatch, dtype, error):
+    """A sum in half precision over 48 chunks is several times less exact: 1.7e-2 in bfloat16, 1.0e-3 in float16."""
+    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
+    generator = torch.Generator().manual_seed(4)
+    states, table = (torch.randn(n, 64, generator=generator).to(dtype) / 8 for n in (40, 48 * 1024))
+    columns = torch.randint(len(table), (1, 40, 1), generator=generator)
+
+    def gradient(states, table):
+        states = states[None].requires_grad_()
+        found, total = word_log_probs.word_log_probs(states, table, None, columns, len(table), [0, 1])
+        return torch.autograd.grad((-0.9 * found.sum() - 0.1 / len(table) * total.sum()), states)[0][0].double()
+
+    exact = gradient(states.double(), table.double())
+    assert ((gradient(states, table) - exact).norm(dim=1) / exact.norm(dim=1)).mean() < error
+
+
+def lookups():
+    """An embedding whose table is the output layer, too; ids; and the rows of the table that they name."""
+    torch.manual_seed(0)
+    embedding = VocabularyEmbedding(torch.nn.Embedding(7, 3, padding_idx=1), unk=2)
+    embedding.is_output_layer = True
+    ids = torch.tensor([[3, 1, 6, 9], [3, 5, 0, 8]])
+    return embedding, ids, ids.masked_fill(ids >= 7, 2)
+
+
+def test_a_lookup_adds_its_rows_to_the_gradient_of_the_output_layer():
+    embedding, ids, rows = lookups()
+    table = embedding.weight
+    expected = (F.embedding(rows, table, 1).tanh() @ table.t()).sin().sum()
+    (expected,) = torch.autograd.grad(expected, table)
+    sparse = []
+    for announced in (True, False, True):  # what one backward pass has noted must not reach the next
+        vectors = embedding(ids)
+        vectors.grad_fn.register_hook(lambda found, _: sparse.append(found[0].is_sparse))
+        logits = vectors.tanh() @ table.t()
+        if announced:
+            lookup.expect_dense_gradient(logits, table)
+        (found,) = torch.autograd.grad(logits.sin().sum(), table)
+        assert not found.is_sparse
+        torch.testing.assert_close(found, expected)
+    assert sparse == [True, False, True]
+
+
+def test_a_lookup_has_a_dense_gradient_where_no_output_layer_is_trained():
+    embedding, ids, rows = lookups()
+    logits = embedding(ids) @ embedding.weight.t()
+    lookup.expect_dense_gradient(logits, embedding.weight)
+    logits.sum().backward()
+    embedding.weight.grad = None
+    embedding(ids).sin().sum().backward()  # such as a loss of the encoder alone
+    expected = torch.autograd.grad(F.embedding(rows, embedding.weight, 1).sin().sum(), embedding.weight)[0]
+    assert not embedding.weight.grad.is_sparse
+    torch.testing.assert_close(embedding.weight.grad, expected)
 
 
 def saliency_inputs(dtype=torch.float32):

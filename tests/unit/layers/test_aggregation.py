@@ -166,7 +166,7 @@ def test_what_the_gate_closes_the_pointer_does_not_see(documents):
             model.encoder.gate.document_proj.bias.fill_(-1e4)
             tokens = make_batch(documents)
             output = model(tokens, tokens.ne(PAD).sum(1), torch.full((len(tokens), 1), EOS))
-        copied = output[1]["pointer"].log_copy[0, 0, : len(documents[0])]
+        copied = output[1]["output"].pointer.log_copy[0, 0, : len(documents[0])]
         torch.testing.assert_close(copied, copied[:1].expand_as(copied))
 
 

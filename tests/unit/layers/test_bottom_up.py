@@ -1,6 +1,7 @@
 """Pointers that copy only what a selector chose (--selection): the equation, the search, and a task that needs it."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import reference
@@ -75,7 +76,7 @@ def assert_alike(found, expected):
 def pointer_of(model, tokens, previous):
     with torch.no_grad():
         logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
-    return logits, extra["pointer"]
+    return logits, extra["output"].pointer
 
 
 @pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
@@ -133,7 +134,7 @@ def test_it_sums_to_one_in_half_precision_and_where_gates_saturate(dtype):
         model.decoder.pointer.gate.bias.data.fill_(bias)
         with torch.no_grad():
             logits, extra = model(tokens, tokens.ne(PAD).sum(1), torch.tensor([[EOS, 6]] * 4))
-        probs = extra["pointer"].selected(Selection(q, 0.15, 2.0)).log_probs(logits).exp()
+        probs = extra["output"].pointer.selected(Selection(q, 0.15, 2.0)).log_probs(logits).exp()
         torch.testing.assert_close(probs.sum(2), torch.ones(4, 2), rtol=1e-3, atol=1e-3)
 
 
@@ -150,12 +151,12 @@ def test_the_search_scores_what_the_whole_model_gives(arch):
             tokens = hypothesis["tokens"]
             document = sample["net_input"]["src_tokens"][row : row + 1]
             previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]
-            logits, pointer = pointer_of(model, document, previous)
+            _, pointer = pointer_of(model, document, previous)
             with torch.no_grad():
                 _, extra = model(document, document.ne(PAD).sum(1), previous)
             chosen = pointer.selected(Selection(sample["selection"][row : row + 1], 0.5, 3.0))
-            scores = model.get_normalized_probs((logits, {**extra, "pointer": chosen}), log_probs=True)
-            extended = extra["vocabulary"].extended_ids(tokens[None])
+            scores = model.get_normalized_probs(replace(extra["output"], pointer=chosen).pair(), log_probs=True)
+            extended = extra["output"].vocabulary.extended_ids(tokens[None])
             expected = scores[0].gather(1, extended[0][:, None])[:, 0]
             torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)
 

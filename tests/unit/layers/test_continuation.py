@@ -74,7 +74,7 @@ def test_the_pointer_adds_what_the_features_are_worth(arch):
     model.decoder.pointer.continuation.register_forward_hook(lambda _, given, __: inputs.update(states=given[0]))
     tokens = make_batch(DOCUMENTS)
     with torch.no_grad():
-        with_features, without = (run(m, tokens, SUMMARIES)[1]["pointer"] for m in (model, plain))
+        with_features, without = (run(m, tokens, SUMMARIES)[1]["output"].pointer for m in (model, plain))
     head = model.decoder.pointer.continuation
     for row, document in enumerate(DOCUMENTS):
         for step in range(len(SUMMARIES[row]) + 1):
@@ -122,9 +122,9 @@ def test_padding_its_side_and_the_batch_change_nothing(arch):
 def test_every_parameter_receives_gradient(arch):
     model = model_of(arch).train()
     _, extra = output = run(model, make_batch(DOCUMENTS), SUMMARIES)
-    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
+    targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
     log_vocab = output[0].float().log_softmax(-1)
-    extra["pointer"].target_log_probs(log_vocab, targets)[0].sum().backward()
+    extra["output"].pointer.target_log_probs(log_vocab, targets)[0].sum().backward()
     for name, parameter in model.decoder.pointer.continuation.named_parameters():
         assert (parameter.grad != 0).all(), name
 

@@ -63,8 +63,10 @@ def test_it_is_the_equations(coverage, document):
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
     torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
     torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
-    torch.testing.assert_close(extra["selection"].log_probs[0].exp(), torch.tensor(selections, dtype=torch.float64))
-    assert extra["selection"].starts[0].nonzero().flatten().tolist() == [0, 3, 6]
+    torch.testing.assert_close(
+        extra["output"].selection.log_probs[0].exp(), torch.tensor(selections, dtype=torch.float64)
+    )
+    assert extra["output"].selection.starts[0].nonzero().flatten().tolist() == [0, 3, 6]
     p = torch.tensor(selections)
     assert (p[0] - 1 / p.shape[1]).abs().max() > 0.005 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
 
@@ -74,10 +76,10 @@ def test_selections_last_until_the_next_mark(arch):
     model = sharpened(recurrent(arch))
     previous = torch.tensor([[EOS, 5, 6, MARK, 7, 8, MARK, 9], [EOS, MARK, MARK, 5, 6, 7, 8, 9]])
     _, extra = log_probs(model, make_batch([DOCUMENTS[0]] * 2), previous)
-    p = extra["selection"].log_probs.exp()
+    p = extra["output"].selection.log_probs.exp()
     torch.testing.assert_close(p.sum(2), torch.ones(2, 8))
     for row, starts in enumerate(([0, 3, 6], [0, 1, 2])):
-        assert extra["selection"].starts[row].nonzero().flatten().tolist() == starts
+        assert extra["output"].selection.starts[row].nonzero().flatten().tolist() == starts
         for step in range(1, 8):
             changed = not torch.equal(p[row, step], p[row, step - 1])
             assert changed == (step in starts), (row, step)
@@ -132,7 +134,7 @@ def test_other_order_of_sentences_other_order_of_their_weights():
         log_probs(model, make_batch([[word for sentence in texts for word in sentence]]), previous)
         for texts in (sentences, [sentences[number] for number in order])
     )
-    p, permuted = (extra["selection"].log_probs[0].exp() for extra in (first, second))
+    p, permuted = (extra["output"].selection.log_probs[0].exp() for extra in (first, second))
     torch.testing.assert_close(permuted, p[:, [*order, 3]])  # the end symbol is a sentence of its own
     assert (p[:, :3] - p[:, order]).abs().max() > 0.01
     torch.testing.assert_close(b[:, :, :V], a[:, :, :V])
@@ -187,7 +189,9 @@ def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(op
             scores = model.get_normalized_probs(out, log_probs=True)[:, 0]
         want, extra = log_probs(model, tokens.repeat_interleave(beam, 0), previous)
         torch.testing.assert_close(scores, want[:, -1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(out[1]["selection"].log_probs[:, 0], extra["selection"].log_probs[:, -1])
+        torch.testing.assert_close(
+            out[1]["output"].selection.log_probs[:, 0], extra["output"].selection.log_probs[:, -1]
+        )
         parents = [3 * document + draw.randrange(beam) for document in range(3) for _ in range(beam)]
         model.decoder.reorder_incremental_state_scripting(state, torch.tensor(parents))
         written = [[*written[parent], draw.choice([MARK, 5, 9, 45])] for parent in parents]

@@ -42,7 +42,7 @@ def test_the_mixture_equals_a_loop():
     model = pointer_model()
     tokens = make_batch(DOCUMENTS)
     net_output = run(model, tokens, SUMMARIES)
-    logits, pointer = net_output[0].double(), net_output[1]["pointer"]
+    logits, pointer = net_output[0].double(), net_output[1]["output"].pointer
     found = model.get_normalized_probs(net_output, log_probs=False)
     for row, document in enumerate(DOCUMENTS):
         extended, own = reference.extended_ids(document, KNOWN)
@@ -108,7 +108,7 @@ def test_the_end_symbol_of_a_document_is_not_copied():
     model = pointer_model()
     set_gate(model, -1e4)
     tokens = make_batch(DOCUMENTS[:4])
-    attention = run(model, tokens, SUMMARIES[:4])[1]["pointer"].log_copy.exp()
+    attention = run(model, tokens, SUMMARIES[:4])[1]["output"].pointer.log_copy.exp()
     assert attention[tokens.eq(EOS)[:, None].expand(-1, 4, -1)].eq(0).all()
 
 
@@ -116,7 +116,7 @@ def test_the_switch_decides_in_evaluation():
     model = pointer_model("switch")
     tokens = make_batch(DOCUMENTS[:4])
     net_output = run(model, tokens, SUMMARIES[:4])
-    pointer = net_output[1]["pointer"]
+    pointer = net_output[1]["output"].pointer
     for logit, generates in ((1e-3, True), (-1e-3, False)):
         pointer.gate = torch.full_like(pointer.gate, logit)
         scores = model.get_normalized_probs(net_output, log_probs=True)
@@ -127,7 +127,7 @@ def test_the_switch_decides_in_evaluation():
             assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
             copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # of a word that occurs three times
             torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
-        mixture = pointer.undecided().log_probs(net_output[0])
+        mixture = pointer.mixed().log_probs(net_output[0])
         torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
 
 
@@ -136,7 +136,7 @@ def test_shortcuts_equal_the_whole_distribution(kind):
     model = pointer_model(kind)
     tokens = make_batch(DOCUMENTS)
     logits, extra = run(model, tokens, SUMMARIES)
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     pointer.hard = False
     whole = pointer.log_probs(logits)
     log_vocab = logits.log_softmax(-1)
@@ -160,7 +160,7 @@ def test_shortcuts_equal_the_whole_distribution(kind):
 def test_the_supervised_switch_equals_a_loop():
     model = pointer_model("switch")
     logits, extra = run(model, make_batch(DOCUMENTS[:4]), SUMMARIES[:4])
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     targets = pointer.vocab.encode(make_batch(SUMMARIES[:4]))
     word, decision, point = pointer.supervised_log_probs(logits.log_softmax(-1), targets)
     for row, document in enumerate(DOCUMENTS[:4]):
@@ -182,8 +182,8 @@ def test_every_parameter_receives_gradient_and_the_pointer_changes_the_output(ki
     model = pointer_model(kind).train()
     tokens = make_batch(DOCUMENTS)
     logits, extra = run(model, tokens, SUMMARIES)
-    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
-    extra["pointer"].target_log_probs(logits.log_softmax(-1), targets)[0].sum().backward()
+    targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
+    extra["output"].pointer.target_log_probs(logits.log_softmax(-1), targets)[0].sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
         # W_k u + b: a bias of the query moves the copy logits of all positions, but not alike
@@ -197,12 +197,12 @@ def test_the_whole_distribution_has_the_gradients_of_the_shortcut():
     for whole in (False, True):
         model.zero_grad()
         logits, extra = net_output = run(model, tokens, SUMMARIES)
-        encoded = extra["pointer"].vocab.encode(targets)
+        encoded = extra["output"].pointer.vocab.encode(targets)
         if whole:
             scores = model.get_normalized_probs(net_output, log_probs=True)
             chosen = scores.gather(2, encoded[:, :, None])[:, :, 0]
         else:
-            chosen = extra["pointer"].target_log_probs(logits.log_softmax(-1), encoded)[0]
+            chosen = extra["output"].pointer.target_log_probs(logits.log_softmax(-1), encoded)[0]
         chosen.masked_fill(targets.eq(PAD), 0).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     for one, other in zip(*gradients):
@@ -216,8 +216,8 @@ def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
     set_gate(model, logit)
     tokens = make_batch(DOCUMENTS)
     logits, extra = net_output = run(model, tokens, SUMMARIES)
-    targets = extra["pointer"].vocab.encode(make_batch(SUMMARIES))
-    chosen, _ = extra["pointer"].target_log_probs(logits.float().log_softmax(-1), targets)
+    targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
+    chosen, _ = extra["output"].pointer.target_log_probs(logits.float().log_softmax(-1), targets)
     assert chosen.dtype == torch.float32 and chosen.isfinite().all()
     chosen.sum().backward()
     for name, parameter in model.named_parameters():
@@ -276,7 +276,7 @@ def test_copied_words_tell_where_they_come_from(most):
     model = pointer_model()
     set_gate(model, -1e4)
     logits, extra = run(model, make_batch([[5, 50, 6, 50]]), [[50, 6, 12]])
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     attention = torch.full((1, 4, 5), 0.2)
     attention[:, :, most], attention[:, :, 4] = 0.4, 0.0
     pointer.log_copy = attention.log()
@@ -287,7 +287,7 @@ def test_copied_words_tell_where_they_come_from(most):
 def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
     model = pointer_model()
     logits, extra = run(model, make_batch([[5, 50, 6]]), [[5, 50]])
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     targets = pointer.vocab.encode(torch.tensor([[5, 50, 5]]))
     # where both parts of P(5) are equal: p_gen P_vocab = (1 - p_gen) a
     balance = pointer.log_copy[:, :, 0] - logits.log_softmax(-1)[:, :, 5]
@@ -360,7 +360,7 @@ def test_the_decoders_own_attention_is_renormalised_over_the_words():
 def test_the_last_known_word_has_the_probability_of_its_own_column():
     model = pointer_model()
     logits, extra = run(model, make_batch([[43, 42, 43]]), [[43, 42]])
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     expected = reference.pointer_mixture(
         logits[0, 0].double().softmax(-1),
         pointer.log_copy[0, 0].exp(),
@@ -377,22 +377,22 @@ def test_the_last_steps_alone_have_the_same_distribution():
     """Search keeps the logits of the last word only."""
     model = pointer_model()
     logits, extra = run(model, make_batch(DOCUMENTS), SUMMARIES)
-    whole = extra["pointer"].log_probs(logits)
+    whole = extra["output"].pointer.log_probs(logits)
     for length in (1, 2, 3):
-        torch.testing.assert_close(extra["pointer"].log_probs(logits[:, -length:]), whole[:, -length:])
+        torch.testing.assert_close(extra["output"].pointer.log_probs(logits[:, -length:]), whole[:, -length:])
 
 
 def test_an_undecided_switch_generates():
     model = pointer_model("switch")
     logits, extra = run(model, make_batch([[5, 50]]), [[5]])
-    extra["pointer"].gate = torch.zeros_like(extra["pointer"].gate)
-    torch.testing.assert_close(extra["pointer"].log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
+    extra["output"].pointer.gate = torch.zeros_like(extra["output"].pointer.gate)
+    torch.testing.assert_close(extra["output"].pointer.log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
 
 
 def test_a_word_that_is_as_well_generated_as_copied_is_generated():
     model = pointer_model()
     logits, extra = run(model, make_batch([[5, 50]]), [[5]])
-    pointer = extra["pointer"]
+    pointer = extra["output"].pointer
     pointer.gate = torch.zeros_like(pointer.gate)
     pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
     pointer.log_copy[:, :, 0] = logits.log_softmax(-1)[:, :, 5]

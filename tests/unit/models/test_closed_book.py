@@ -88,7 +88,7 @@ def test_it_reads_the_last_state_and_nothing_else_of_the_encoder(arch):
 
     def logits(**changes):
         extra = model.decoder(sample["net_input"]["prev_output_tokens"], {**encoded, **changes})[1]
-        return extra["closed_book_logits"]
+        return extra["output"].closed_book_logits
 
     same = logits(encoder_out=[encoded["encoder_out"][0] + 1], keys=[encoded["keys"][0] - 1])
     assert torch.equal(same, logits())
@@ -188,7 +188,7 @@ def remembered(weight):
     train(model, loss_of(0.99), fresh.parameters(), shifted(1000))
     sample = sample_of(model, *toy(shifted(9999), 200))
     with torch.no_grad():
-        chosen = model(**sample["net_input"])[1]["closed_book_logits"].argmax(dim=2)
+        chosen = model(**sample["net_input"])[1]["output"].closed_book_logits.argmax(dim=2)
     return (chosen == sample["target"]).float().mean().item()
 
 

@@ -248,7 +248,7 @@ def test_references_are_scored_as_the_criterion_does():
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
     scored = task.inference_step(scorer, [model], {"id": torch.arange(2), "net_input": net_input, "target": target})
     net_output = model(**net_input)
-    encoded = net_output[1]["pointer"].vocab.encode(target)
+    encoded = net_output[1]["output"].pointer.vocab.encode(target)
     expected = model.get_normalized_probs(net_output, log_probs=True).gather(2, encoded[:, :, None])[:, :, 0]
     for row in range(2):
         torch.testing.assert_close(scored[row][0]["positional_scores"], expected[row])

@@ -56,7 +56,7 @@ def test_it_is_the_papers_equations(document):
             )
             torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
             torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
-    told = extra["sentence_attention"]
+    told = extra["output"].sentence_attention
     expected = torch.tensor(selected, dtype=torch.float64)
     torch.testing.assert_close(told.log_selected[0].exp(), expected)
     alone = told.log_word[0].exp()
@@ -142,7 +142,7 @@ def test_the_losses_are_those_of_loops_and_are_added():
     alone, _ = losses_of(model, plain, sample)
     extraction, inconsistency, words = 0.0, 0.0, [len(summary) + 1 for summary in summaries]
     of_words = {"extraction_loss": 0.0, "inconsistency_loss": 0.0}
-    told = model(**sample["net_input"])[1]["sentence_attention"]
+    told = model(**sample["net_input"])[1]["output"].sentence_attention
     for row, document in enumerate(documents):
         sentences, numbers = reference.sentences_of(document, MARK)
         beta = {number: b for number, b in zip(numbers, betas(model, document)) if b > 0 and sentences[number]}
@@ -182,7 +182,7 @@ def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_b
         logits[:, number] += change
         log_beta = torch.nn.functional.logsigmoid(logits)
         selected = model.extractor.of_tokens(log_beta, sample["net_input"]["src_tokens"])
-        told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["sentence_attention"]
+        told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["output"].sentence_attention
         return told._replace(log_selected=selected).inconsistency(3).mean(), told.log_word
 
     plain, log_word = loss()
@@ -373,7 +373,7 @@ def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
         tokens = sample["net_input"]["src_tokens"]
         labels = model.extractor.of_units(sample["labels"], tokens)
         kept = model.extractor.of_tokens(labels, tokens)[:, None]  # (B, 1, S), the mark and the end symbol included
-        attentions = {"words": told["sentence_attention"].log_word.exp(), "both": told["attn"][0]}
+        attentions = {"words": told["output"].sentence_attention.log_word.exp(), "both": told["attn"][0]}
         shares[weight] = {name: float((a[:, :3] * kept).sum(2).mean()) for name, a in attentions.items()}
     assert shares[1.0]["words"] > 0.9 and shares[1.0]["both"] > 0.9
     assert shares[0.0]["words"] < 0.75, "the extractor alone decides, and the attention to words need not know"

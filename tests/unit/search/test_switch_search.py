@@ -45,7 +45,7 @@ def slow_prediction(models, document):
         attentions = []
         for model in models:
             logits, extra = forced(model, source, words)
-            vocabulary, pointer = logits[0, -1].double().softmax(-1), extra.get("pointer")
+            vocabulary, pointer = logits[0, -1].double().softmax(-1), extra["output"].pointer
             if pointer is None:
                 first = second = [*vocabulary.tolist(), *[0.0] * len(own)]
             else:
@@ -98,11 +98,12 @@ def test_the_search_equals_a_slow_one(pointers, bias, options):
 def decisions_kept(model, document, hypothesis):
     """For each word whether the switch decided for it, and its log-probability, mixed where it did not: two lists."""
     tokens = hypothesis["tokens"].tolist()
-    logits, extra = forced(model, make_batch([document]), tokens[:-1])
-    words = extra["vocabulary"].extended_ids(torch.tensor([tokens]))[:, :, None]
+    _, extra = forced(model, make_batch([document]), tokens[:-1])
+    output = extra["output"]
+    words = output.vocabulary.extended_ids(torch.tensor([tokens]))[:, :, None]
     decided, mixed = (
-        model.get_normalized_probs((logits, {**extra, "pointer": pointer}), log_probs=True).gather(2, words)[0, :, 0]
-        for pointer in (extra["pointer"], extra["pointer"].undecided())
+        model.get_normalized_probs(each.pair(), log_probs=True).gather(2, words)[0, :, 0]
+        for each in (output, output.mixed())
     )
     return decided.isfinite().tolist(), torch.where(decided.isfinite(), decided, mixed)
 

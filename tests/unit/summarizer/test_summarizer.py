@@ -182,7 +182,7 @@ def test_the_place_is_that_of_the_most_copy_attention(summarizer, monkeypatch):
     source = torch.tensor([[*(index.get(word, new.get(word)) for word in words), 2]])
     written = [index.get(token, new.get(token)) for token in summary.tokens]
     _, extra = model(source, torch.tensor([len(words) + 1]), torch.tensor([[2, *written]]))
-    copy = extra["pointer"].log_copy[0].exp()
+    copy = extra["output"].pointer.log_copy[0].exp()
     for copied in summary.copied:
         places = [place for place, word in enumerate(words) if word == copied.word]
         best = max(places, key=lambda place: float(copy[copied.first, place]))

@@ -112,12 +112,12 @@ def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick):
     loss, _, logs = SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 2.0)(model, sample)
     with torch.no_grad():
         logits, extra = model(**sample["net_input"])
-    head = extra["pointer"]
+    head = extra["output"].pointer
     total, pointed = 0.0, 0
     for row, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES)):
         extended, own = reference.extended_ids([*document, EOS], GENERATED)
         listed = reference.candidates([[*document, EOS]], trick, GENERATED, 4) if trick else list(range(GENERATED))
-        columns = extra["vocabulary"].candidates.words.tolist() if trick else list(range(GENERATED))
+        columns = extra["output"].vocabulary.candidates.words.tolist() if trick else list(range(GENERATED))
         for step, word in enumerate([*summary, EOS]):
             vocabulary = torch.zeros(GENERATED, dtype=torch.float64)
             chosen = [columns.index(number) for number in listed]

@@ -11,7 +11,8 @@ from fairseq.logging import metrics
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 from recurrent import recurrent, recurrent_task
 
-from fairseq_etads.training.nll import SummarizationNLL, coverage_loss
+from fairseq_etads.training.losses import coverage_loss
+from fairseq_etads.training.nll import SummarizationNLL
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
@@ -140,7 +141,7 @@ def test_coverage_with_a_pointer_is_that_of_the_copy_attention():
     sample = make_sample(DOCUMENTS[:3], SUMMARIES[:3])
     extra = model(**sample["net_input"])[1]
     real, sums = sample["target"].ne(PAD), []
-    for attention in (extra["pointer"].log_copy.exp(), extra["attn"][0]):
+    for attention in (extra["output"].pointer.log_copy.exp(), extra["attn"][0]):
         rows = attention.detach()
         sums.append(sum(sum(reference.coverage_loss(row[words])) for row, words in zip(rows, real)))
     found = ours(model, sample)[2]["coverage_loss"].item()
@@ -161,7 +162,7 @@ def test_the_switch_smooths_over_known_words_where_it_generates():
     sample = make_sample()
     loss, _, logs = ours(model, sample)
     logits, extra = model(**sample["net_input"])
-    pointer, scores = extra["pointer"], logits.double().log_softmax(-1)
+    pointer, scores = extra["output"].pointer, logits.double().log_softmax(-1)
     target = pointer.vocab.encode(sample["target"])
     total = nll = 0.0
     for row in range(len(DOCUMENTS)):
@@ -188,7 +189,7 @@ def test_the_switch_is_supervised():
     sample = make_sample()
     both, _, logs = ours(model, sample)
     words_only = without(model, sample)[0]
-    pointer = model(**sample["net_input"])[1]["pointer"]
+    pointer = model(**sample["net_input"])[1]["output"].pointer
     target = pointer.vocab.encode(sample["target"])
     sign = torch.where(target >= 44, -1.0, 1.0)
     decisions = -torch.nn.functional.logsigmoid(sign * pointer.gate)[sample["target"].ne(PAD)].sum()
@@ -260,7 +261,7 @@ def test_what_is_logged_of_a_batch(pointer):
     assert logs["loss"] == loss and (logs["nsentences"], logs["sample_size"]) == (4, sample["ntokens"])
     assert ("p_gen" in logs) == ("copied" in logs) == (pointer != "none")
     if pointer != "none":
-        gate = model(**sample["net_input"])[1]["pointer"].gate
+        gate = model(**sample["net_input"])[1]["output"].pointer.gate
         torch.testing.assert_close(logs["p_gen"], gate.sigmoid()[sample["target"].ne(PAD)].sum().detach())
     metrics.reset()
     with metrics.aggregate() as values:
@@ -323,7 +324,7 @@ def test_smoothing_beside_the_large_vocabulary_trick_is_over_the_words_on_the_li
     smoothing = 0.1
     loss = criterion(task, label_smoothing=smoothing)(model, sample)[0]
     net_output = model(**sample["net_input"])
-    head, target = net_output[1].get("pointer"), model.get_targets(sample, net_output)
+    head, target = net_output[1]["output"].pointer, model.get_targets(sample, net_output)
     if pointer == "switch":
         decision = head.gate
         head.gate = torch.full_like(decision, 1e4)  # generating only: what is smoothed

@@ -106,7 +106,7 @@ def test_a_pointer_mixes_with_the_biased_distribution(kind):
         logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
         states = model(tokens, tokens.ne(PAD).sum(1), previous, features_only=True)[0]
         got = model.get_normalized_probs((logits, extra), log_probs=False)[0, -1]
-    pointer, extended = extra["pointer"], reference.extended_ids(document, 44)[0]
+    pointer, extended = extra["output"].pointer, reference.extended_ids(document, 44)[0]
     vocabulary = torch.tensor(reference.output_distribution(states[0, -1], layer.weight, layer.bias))
     attention, p_gen = pointer.log_copy[0, -1, : len(document)].exp(), float(pointer.gate[0, -1].sigmoid())
     expected = reference.pointer_mixture(vocabulary, attention, p_gen, extended, len(got))

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from test_criterions import criterion, make_sample
 
 from fairseq_etads.platform.compat import skips_overflows
-from fairseq_etads.training.nll import LARGEST_LOSS, NonFiniteLossError
+from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_finite
 
 OPTIMIZERS = {"plain": FP16Optimizer, "memory-efficient": MemoryEfficientFP16Optimizer}
 
@@ -108,6 +108,6 @@ def test_no_scaler_helps_validation_or_a_word_without_a_column():
     sample = {"id": torch.arange(2)}
     for loss in ([[1.0], [2 * LARGEST_LOSS]], [[math.nan], [2 * LARGEST_LOSS]]):
         with pytest.raises(NonFiniteLossError, match=r"from 0: (0, )?1\)"):
-            ours._check(torch.tensor(loss), sample, skip_overflow=True)
-    assert ours._check(torch.tensor([[1.0], [math.inf]]), sample, skip_overflow=True)
-    assert not ours._check(torch.tensor([[1.0], [2.0]]), sample, skip_overflow=True)
+            check_finite(torch.tensor(loss), sample, skip_overflow=True)
+    assert check_finite(torch.tensor([[1.0], [math.inf]]), sample, skip_overflow=True)
+    assert not check_finite(torch.tensor([[1.0], [2.0]]), sample, skip_overflow=True)

@@ -177,7 +177,7 @@ def learn(arch, weight, updates=230):
     right = (scores.argmax(2) == test["target"])[:, ::2].float().mean().item()
     if "selection" not in extra:
         return right, None
-    return right, (extra["selection"].log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
+    return right, (extra["output"].selection.log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
 
 
 def test_it_learns_to_select_named_sentences_and_not_without_the_loss():

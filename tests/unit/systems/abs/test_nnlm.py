@@ -10,6 +10,7 @@ from folders import make_folder
 from helpers import EOS, PAD, make_batch
 from language_models import DOCUMENTS, KINDS, SIZES, V, abs_model, abs_task, inputs, log_probs, sample_of
 from shortlists import make_shortlist
+from test_criterions import make_sample
 from test_task import make_dataset
 
 from fairseq_etads import Summarizer
@@ -97,6 +98,19 @@ def test_cached_decoding_equals_uncached_decoding(kind):
             torch.testing.assert_close(scores[:, 0], full[:, step], **CLOSE)
             torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, step], **CLOSE)
     assert not state and not state.memory
+
+
+def test_the_coverage_loss_does_not_depend_on_padding():
+    """Marks stand where a shorter document of a batch has padding; attention to them is no attention to words."""
+    task = abs_task()
+    model = abs_model(task=task).train()
+    ours = SummarizationNLL(task, False, 0.0, 1.0, 0, 0, 1.0)
+    document, losses = [[5, 6, 7]], []
+    for width, left in ((4, False), (5, False), (6, False), (9, False), (6, True)):
+        sample = make_sample(document, [[8, 9, 10]])
+        sample["net_input"]["src_tokens"] = make_batch(document, left=left, width=width)
+        losses.append(ours(model, sample)[2]["coverage_loss"].item())
+    assert losses[0] > 0.1 and losses == pytest.approx(losses[:1] * len(losses), rel=1e-5)
 
 
 @KIND

@@ -15,7 +15,7 @@ from test_criterions import DEFAULTS, criterion, make_sample
 from fairseq_etads.evaluation.rewards import rouge_n
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
 from fairseq_etads.systems.rewards.augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
-from fairseq_etads.training.nll_options import check_criterion
+from fairseq_etads.training.nll import check_criterion
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
 TASK = {"tail": 30}
@@ -128,7 +128,7 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
     for of_word in (0.0, 1.0):
         ours = raml()
         monkeypatch.setattr(ours, "draw", lambda _: edits)
-        monkeypatch.setattr(ours, "extractor_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])})
+        monkeypatch.setattr(ours, "_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])})
         totals.append(ours(model, sample)[0].item())
     assert totals[1] - totals[0] == pytest.approx(2.0 * sample["ntokens"], rel=1e-4), "weights of a pair sum to 1"
 

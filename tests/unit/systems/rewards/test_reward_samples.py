@@ -24,7 +24,7 @@ def test_samples_have_the_models_probabilities():
     one = {key: value[:1] for key, value in sample["net_input"].items()}
     output = model(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
     p = model.get_normalized_probs(output, log_probs=False)[0, 0].detach()
-    vocabulary = output[1]["vocabulary"]
+    vocabulary = output[1]["output"].vocabulary
     expected = torch.zeros_like(counts)
     expected.index_add_(0, vocabulary.dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p)
     expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead

@@ -1,60 +1,24 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer those of
-the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a
-V x d table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its
-logarithm and their gradients only exist for the columns at hand. The plain way
-keeps three to five tensors of M x V numbers.
-
-The criterion asks by :func:`asking_for`, and a decoder that can answers with :class:`WordLogProbs` in place of logits.
-So the table is read inside the model's forward pass, as distributed training wants it.
+A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer the
+document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V x d
+table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its logarithm and
+their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
 """
 
-import contextlib
-import contextvars
 import math
-from dataclasses import dataclass
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..kernels.linear import product_without_gradient
-from ..kernels.precision import at_least_float32
-from ..vocabulary.embedding import SharedTableOutput
-from ..vocabulary.output import OutputVocabulary
-from .pointer import PointerOutput, WordLogProbs
+from .linear import product_without_gradient
+from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
 """Most logits that are worked on at once: 16 MiB in float32."""
 NARROWEST_CHUNK = 1024
 """Fewest columns of a chunk, however many rows there are: narrower products are slower."""
-
-
-@dataclass
-class WordRequest:
-    """What a loss wants to know.
-
-    Attributes:
-        target: (N, T), int64, ids of the dictionary.
-        without: columns left out of the sum over all words; None: no sum is wanted.
-    """
-
-    target: Tensor
-    without: Optional[Sequence[int]] = None
-
-
-_request: "contextvars.ContextVar[Optional[WordRequest]]" = contextvars.ContextVar("word_request", default=None)
-
-
-@contextlib.contextmanager
-def asking_for(request: WordRequest) -> Iterator[None]:
-    """Inside, and in this thread only, decoders that can give :class:`WordLogProbs` instead of logits."""
-    token = _request.set(request)
-    try:
-        yield
-    finally:
-        _request.reset(token)
 
 
 def _chunks(rows: int, columns: int) -> Iterator[slice]:
@@ -115,7 +79,8 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        of_states = torch.zeros_like(states)
+        # in float32: rounded to half precision after every chunk, the sum would lose most of what late chunks add
+        of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
         of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
@@ -130,11 +95,14 @@ class _WordLogProbs(torch.autograd.Function):
             inside, place = _inside(columns, chunk)
             gradient.scatter_add_(1, place, of_picked.masked_fill(~inside, 0))
             gradient = gradient.to(states.dtype)
-            of_states.addmm_(gradient, table[chunk])
+            if of_states.dtype == states.dtype:
+                of_states.addmm_(gradient, table[chunk])
+            else:
+                of_states.add_(gradient.mm(table[chunk]))
             torch.mm(gradient.t(), states, out=of_table[chunk])
             if of_bias is not None:
                 torch.sum(gradient, dim=0, out=of_bias[chunk])
-        return of_states, of_table, of_bias, None, None, None
+        return of_states.to(states.dtype), of_table, of_bias, None, None, None
 
 
 def word_log_probs(
@@ -162,23 +130,3 @@ def word_log_probs(
         values = (None if x is None else x.to(dtype) for x in (states.flatten(0, 1), table, bias))
         picked, total = _WordLogProbs.apply(*values, rows, size, without)
     return picked.view(columns.shape), total.view(columns.shape[:2])
-
-
-def requested_log_probs(
-    states: Tensor, output_layer: Any, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
-) -> Optional[WordLogProbs]:
-    """What the criterion has asked for of a decoder's states (N, T, d); None if it wants logits.
-
-    Args:
-        output_layer: a linear layer over the known words. vocabulary: of the batch, without candidates.
-    """
-    request = _request.get()
-    if request is None or not isinstance(output_layer, (nn.Linear, SharedTableOutput)):
-        return None
-    is_linear = isinstance(output_layer, nn.Linear)
-    size = int(output_layer.out_features if is_linear else output_layer.known_words)  # type: ignore[arg-type]
-    columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
-    if pointer is not None and request.without is not None and pointer.kind == "soft":
-        columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
-    picked, total = word_log_probs(states, output_layer.weight, output_layer.bias, columns, size, request.without)
-    return WordLogProbs(size, picked[:, :, 0], picked[:, :, 1:], total)

@@ -1,0 +1,54 @@
+"""Look up word vectors in a table that is the output layer, too, with half the memory in the backward pass.
+
+Such a table gets two gradients: a dense one from the output layer, and one of the few rows that were looked up.
+autograd adds them. As a dense tensor, the second would take the memory of a table, and the time to fill and add it; as
+a sparse one, its rows are added to the first. A sparse gradient alone would reach the optimiser as it is, which most
+refuse. So :func:`expect_dense_gradient` notes on the table that the current backward pass makes a dense gradient of it,
+and the lookup, which comes later in the same pass, reads the note.
+"""
+
+from typing import Any, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _backward_pass() -> int:
+    """Number of the backward pass that is running in this thread, or -1."""
+    return int(torch._C._current_graph_task_id())
+
+
+def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
+    """Note in the backward pass of ``result``, a product with the whole ``table``, that it makes a dense gradient."""
+    if result.requires_grad:
+        result.register_hook(lambda _: setattr(table, "dense_gradient_of", _backward_pass()))
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows of a table (V, D) by ids (…); the gradient is sparse where the table has a dense one already."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.table, ctx.padding_idx = table, padding_idx
+        return F.embedding(ids, table)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None, None]:
+        (ids,), table = ctx.saved_tensors, ctx.table
+        sparse = getattr(table, "dense_gradient_of", -1) == _backward_pass()
+        of_table = torch.ops.aten.embedding_backward(gradients[0], ids, len(table), ctx.padding_idx, False, sparse)
+        return of_table, None, None
+
+
+def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
+    """``torch.nn.functional.embedding`` for a table that an output layer shares; see this module.
+
+    A part of a flattened parameter (``--ddp-backend fully_sharded``) and a table in half precision get dense gradients.
+    """
+    full_precision = table.dtype in (torch.float32, torch.float64) and isinstance(table, nn.Parameter)
+    if not (full_precision and torch.is_grad_enabled() and table.requires_grad):
+        return F.embedding(ids, table, padding_idx)
+    found: Tensor = _Lookup.apply(table, ids, -1 if padding_idx is None else padding_idx)
+    return found
