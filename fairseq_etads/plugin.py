@@ -8,10 +8,10 @@ distributed.install()
 from .models import rnn, selector, transformer  # noqa: E402
 from .systems.abs import model as abs_model  # noqa: E402
 from .systems.convs2s import model as convs2s_model  # noqa: E402
+from .systems.entailment import auxiliary as entailment  # noqa: E402
 from .systems.rewards import augmented, self_critical  # noqa: E402
 from .systems.rewriting import criterion as rewriting_criterion  # noqa: E402
 from .systems.rewriting import model as rewriting_model  # noqa: E402
-from .text import tokenizer  # noqa: E402
 from .training import lazy_optimisers, muon, nll, selection, task  # noqa: E402
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "compat",
     "convs2s_model",
     "distributed",
+    "entailment",
     "lazy_optimisers",
     "muon",
     "nll",
@@ -30,6 +31,5 @@ __all__ = [
     "selector",
     "self_critical",
     "task",
-    "tokenizer",
     "transformer",
 ]

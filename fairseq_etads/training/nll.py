@@ -12,6 +12,7 @@ from fairseq.utils import get_perplexity
 from torch import Tensor
 
 from ..kernels.precision import at_least_float32
+from ..layers.capabilities import Capabilities
 from ..layers.closed_book import closed_book_loss
 from ..layers.extractor_losses import ExtractorLosses
 from ..layers.figures import FIGURES, observe
@@ -22,7 +23,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.embedding import training_output_layer
 from ..vocabulary.output import OutputVocabulary
-from .nll_options import SummarizationNLLConfig
+from .nll_options import SummarizationNLLConfig, check_loss_options
 
 LARGEST_LOSS = 1e20
 """A larger loss of one word means that the word has no column and so no probability."""
@@ -107,6 +108,11 @@ class SummarizationNLL(FairseqCriterion):
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
+
+    @classmethod
+    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
+        """Check the options of a training with a model of these capabilities; see :func:`check_loss_options`."""
+        check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
         """Tell which update comes next; called by the task before every step.

@@ -8,9 +8,9 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ...models.common import SummarizationModel, plain_options
+from ...models.convolutions import parse_convolutions
 from ...models.selector import SelectingModel
 from ...platform.errors import InputError
-from ...systems.convs2s.options import parse_convolutions
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
