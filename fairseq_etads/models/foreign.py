@@ -9,7 +9,7 @@ import re
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, BaseFairseqModel, FairseqEncoderDecoderModel
 from fairseq.models.fconv import FConvModel
 from fairseq.models.fconv_self_att import FConvModelSelfAtt
 from fairseq.models.nat import FairseqNATModel
@@ -81,7 +81,7 @@ def check_suitable(cfg: Any) -> None:
 def is_foreign(cfg: Any) -> bool:
     """Whether the model that fairseq will build from these options is not this project's."""
     found = model_class(cfg)
-    return found is not None and not issubclass(found, SummarizationModel)
+    return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
 def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:

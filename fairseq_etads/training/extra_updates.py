@@ -15,14 +15,13 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optim
 from torch import Tensor, nn
 
 from ..layers.capabilities import unwrapped
+from ..platform.systems import belongs_to, system_of
 from .nll import NonFiniteLossError
 
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
 """fairseq's optimisers for --fp16, --bf16 and --amp. The first one's step would move weights that have no gradient."""
-_OF_SYSTEMS = {"entailment": "entailment"}
-"""Auxiliary tasks of this package's systems -> the folder of ``systems/`` that registers each."""
 
 
 class AuxiliaryTask:
@@ -72,11 +71,9 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
-    if name in _OF_SYSTEMS:
-        folder = f"fairseq_etads/systems/{_OF_SYSTEMS[name]}"
-        raise ValueError(
-            f"--auxiliary-task {name} belongs to the system in {folder}, which is missing: choose {choices}"
-        )
+    system = system_of(f"--auxiliary-task {name}")
+    if system is not None:
+        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose of {choices}")
     raise ValueError(
         f"--auxiliary-task {name}: choose of {choices}, or load the package that registers it (--user-dir)"
     )
