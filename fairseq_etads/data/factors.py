@@ -107,53 +107,56 @@ class FactoredPairs(LanguagePairDataset):
         return batch
 
 
-class FactoredTask:
-    """A mixin for a fairseq task: loads the factors of its data that its models read."""
+class SourceFactors:
+    """The source factors of a task's data, and the names of those that its models read.
 
-    cfg: Any
-    _factors: Tuple[str, ...] = ()
-    _dictionaries: Optional[Dict[str, Dictionary]] = None
+    Args:
+        cfg: the task's options, of which DATA is read when a dictionary is first asked for.
+    """
+
+    def __init__(self, cfg: Any):
+        self._cfg = cfg
+        self._dictionaries: Optional[Dict[str, Dictionary]] = None
+        self.names: Tuple[str, ...] = ()
 
     @property
-    def factor_dictionaries(self) -> Dict[str, Dictionary]:
+    def dictionaries(self) -> Dict[str, Dictionary]:
         """The dictionary of each factor of the data, by its name."""
         if self._dictionaries is None:
-            directories = utils.split_paths(self.cfg.data) if self.cfg.data else []
+            directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
             self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
         return self._dictionaries
 
-    @factor_dictionaries.setter
-    def factor_dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
+    @dictionaries.setter
+    def dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
         self._dictionaries = dictionaries
 
-    def read_factors(self, names: Tuple[str, ...]) -> None:
+    def read(self, names: Tuple[str, ...]) -> None:
         """Give batches the factors that a model reads, in its order."""
-        if self._factors and names and names != self._factors:
-            raise ValueError(f"the models of an ensemble read different factors: {self._factors} and {names}")
-        self._factors = self._factors or names
+        if self.names and names and names != self.names:
+            raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
+        self.names = self.names or names
 
-    def load_factors(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
+    def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
         """Load the values of the factors that the models read; see :func:`load_factor`."""
-        return {
-            name: load_factor(directory, split, name, self.factor_dictionaries[name], sizes) for name in self._factors
-        }
+        return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
     def refuse_plain_words(self) -> None:
         """Raise ValueError if a model reads factors, where only words were given."""
-        if self._factors:
+        if self.names:
             raise ValueError(
-                f"the model reads source factors ({', '.join(self._factors)}; --source-factors), and words alone were "
+                f"the model reads source factors ({', '.join(self.names)}; --source-factors), and words alone were "
                 "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
             )
 
-    def factor_fingerprints(self) -> Dict[str, str]:
+    def fingerprints(self) -> Dict[str, str]:
         """Fingerprints of the factors' dictionaries, for the checkpoint."""
-        return {name: fingerprint(self.factor_dictionaries[name]) for name in self._factors}
+        return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
-    def check_factors(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a dictionary is not the checkpoint's; ``trained`` are its :meth:`factor_fingerprints`."""
+    def check_trained_with(self, trained: Dict[str, str]) -> None:
+        """Raise ValueError if a dictionary is not the checkpoint's; ``trained`` are its :meth:`fingerprints`."""
         for name, words in trained.items():
-            if name in self.factor_dictionaries and fingerprint(self.factor_dictionaries[name]) != words:
+            if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:
                 raise ValueError(
                     f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
                     "give the data directory with which it was trained"

@@ -195,58 +195,62 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
         batch[name] = dataset.collate(batch["net_input"]["src_tokens"], batch["id"].tolist(), pad)
 
 
-class SelectedTask:
-    """A mixin for a fairseq task: loads the labels that its model is trained with, and probabilities for decoding."""
+class DocumentLabels:
+    """The labels that a task's models are trained with, and the probabilities that they decode with.
 
-    cfg: Any
-    src_dict: Dictionary
-    _summaries: Any
-    _label_unit: Optional[str] = None
-    _labels_in_order = False
-    _reads_targets = False
+    Args:
+        cfg: the task's options.
 
-    def build_criterion(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the criterion; batches have what it learns of sentences, --extraction-loss or --selection-loss."""
+    Attributes:
+        unit: the units of the labels, "words" or "sentences"; None: the models need none.
+        in_order: whether labels are sentences in the order of the summary, see :class:`SentenceOrder`.
+        reads_targets: whether --selection-loss learns from distributions over sentences, see :class:`SentenceTargets`.
+    """
+
+    def __init__(self, cfg: Any):
+        self._cfg = cfg
+        self.unit: Optional[str] = None
+        self.in_order = False
+        self.reads_targets = False
+
+    def read(self, unit: Optional[str], in_order: bool = False) -> None:
+        """Give batches the labels of a model; see the attributes."""
+        self.unit, self.in_order = unit, in_order
+
+    def read_for_criterion(self, cfg: Any) -> None:
+        """Give batches the labels of sentences that a criterion learns from, by its options ``cfg``."""
         if getattr(cfg, "extraction_loss", 0):
-            self.read_labels("sentences")
+            self.read("sentences")
         if hasattr(cfg, "abstractor"):  # of --criterion extractor_rl, which learns from rewards
-            self.read_labels(None)
-        self._reads_targets = bool(getattr(cfg, "selection_loss", 0))
-        parent: Any = super()
-        return parent.build_criterion(cfg, *args, **kwargs)
+            self.read(None)
+        self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 
-    def read_labels(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Give batches the labels that a model is trained with, of "words" or "sentences"; None: it needs none.
-
-        Args:
-            in_order: sentences in the order of the summary, see :class:`SentenceOrder`.
-        """
-        self._label_unit, self._labels_in_order = unit, in_order
-
-    def load_token_values(self, directory: str, split: str, pairs: Any, limit: int) -> Dict[str, TokenValues]:
-        """What batches of a split need: "labels" or "sentence_targets" in training, "selection" in decoding.
+    def load(
+        self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
+    ) -> Dict[str, TokenValues]:
+        """The values of a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
 
         Args:
             directory: of the data. pairs: a ``SummarizationDataset``. limit: tokens that are read of a document.
+            is_loading: whether a trained model is used, which can do without labels.
+            decodes: whether summaries of the split are searched for.
 
         Raises:
             InputError: see :class:`TokenValues`; or there is no file.
         """
         found: Dict[str, TokenValues] = {}
-        loading = getattr(self, "is_loading", False)
-        documents = pairs.src.dataset, pairs.src.full_sizes, self.src_dict, limit
-        if self._label_unit is not None:
-            path = Path(self.cfg.labels or directory) / file_name("labels", self._label_unit, split)
-            if path.is_file() or not loading:  # etads-select can do without, and the criterion says what is missing
-                kind = SentenceOrder if self._labels_in_order else TokenValues
-                found["labels"] = kind(path, self._label_unit, *documents, option="--labels")
-        if self._reads_targets:
-            path = Path(self.cfg.labels or directory) / file_name("labels", "sentences", split)
-            if path.is_file() or not loading:  # fairseq-validate can do without
+        documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
+        if self.unit is not None:
+            path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
+            if path.is_file() or not is_loading:  # etads-select can do without, and the criterion says what is missing
+                kind = SentenceOrder if self.in_order else TokenValues
+                found["labels"] = kind(path, self.unit, *documents, option="--labels")
+        if self.reads_targets:
+            path = Path(self._cfg.labels or directory) / file_name("labels", "sentences", split)
+            if path.is_file() or not is_loading:  # fairseq-validate can do without
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
-        decodes = loading or (self._summaries is not None and split != self.cfg.train_subset)
-        if self.cfg.selection and decodes:
-            folder = Path(utils.split_paths(self.cfg.selection)[0])
+        if self._cfg.selection and decodes:
+            folder = Path(utils.split_paths(self._cfg.selection)[0])
             paths = {unit: folder / file_name("probabilities", unit, split) for unit in UNITS}
             unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
             found["selection"] = TokenValues(paths[unit], unit, *documents, option="--selection")

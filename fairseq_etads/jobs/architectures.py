@@ -13,20 +13,16 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
+from .. import systems
 from ..models import rnn, transformer_options
-from ..systems.abs import options as nnlm_options
-from ..systems.convs2s import options as convs2s_options
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
 from ..vocabulary.dictionary import with_known_words
 
-PRESETS: Dict[str, Dict[str, Any]] = {
-    **transformer_options.PRESETS,
-    **rnn.PRESETS,
-    **convs2s_options.PRESETS,
-    **nnlm_options.PRESETS,
-}
+PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
+for _system in systems.present():
+    PRESETS.update(getattr(_system, "PRESETS", {}))
 """Named architectures of all families -> the options that each changes, with their values."""
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""

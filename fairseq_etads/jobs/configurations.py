@@ -6,10 +6,9 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
+from .. import systems
 from ..models import rnn
 from ..platform.outputs import write_text
-from ..systems.abs import options as nnlm_options
-from ..systems.convs2s import options as convs2s_options
 from .architectures import PRESETS
 
 _HEADER = """\
@@ -67,6 +66,7 @@ _LANGUAGE_MODEL: Dict[str, Any] = {
     "optimization": {"lr": [0.1], "max_epoch": 20},
     "dataset": {"batch_size": 64},
 }
+_OF_SYSTEMS = {"convs2s": _CONVOLUTIONAL, "abs": _LANGUAGE_MODEL}
 
 
 def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
@@ -193,13 +193,10 @@ def configuration(arch: str) -> Dict[str, Any]:
         value = getattr(preset, option, None)
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
-    family = _TRANSFORMER
-    for other, presets in (
-        (_RECURRENT, rnn.PRESETS),
-        (_CONVOLUTIONAL, convs2s_options.PRESETS),
-        (_LANGUAGE_MODEL, nnlm_options.PRESETS),
-    ):
-        family = other if arch in presets else family
+    family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
+    for system in systems.present():
+        if arch in getattr(system, "PRESETS", {}):
+            family = _OF_SYSTEMS[system.__name__.rpartition(".")[2]]
     sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
     order = (
         "common",

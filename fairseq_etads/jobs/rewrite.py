@@ -76,7 +76,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
         raise InputError(f"--extractor {args.extractor}: it is no --arch pointer_extractor")
     if args.sentences and extractor.stop is not None:
         raise InputError(f"--sentences {args.sentences}: has no effect on this extractor, which has learnt to stop")
-    task.read_labels(None)
+    task.labels.read(None)
     return extractor.eval(), task
 
 

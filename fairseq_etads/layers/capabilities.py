@@ -1,14 +1,17 @@
-"""What a model's decoder can do beyond fairseq's interface: the one place that asks, of any model."""
+"""What a model can do beyond fairseq's interface: the one place that asks, of any model."""
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, FrozenSet, Iterator, NamedTuple, Optional
 
 from fairseq.models import FairseqIncrementalDecoder
 
 from .pointer import PointerHead
 
+Capabilities = FrozenSet[str]
+"""The mechanisms of models, each named by the option that gives it: "--pointer", "--pointer soft", …"""
+
 
 class DecoderCapabilities(NamedTuple):
-    """What search, task and criterion need to know of a decoder; the defaults are those of fairseq's own decoders.
+    """What a search must know of a decoder; the defaults are those of fairseq's own decoders.
 
     Attributes:
         shares_documents: it takes a :class:`BeamState` and encoder output with a single row for each document, while
@@ -19,10 +22,6 @@ class DecoderCapabilities(NamedTuple):
         large_vocabulary_trick: how many words its softmax runs over; 0: all.
         is_incremental: it is one of fairseq's decoders that keep a state from step to step.
         has_adaptive_softmax: its words are in clusters with a softmax each.
-        drops_layers: it leaves out some of its layers in training, and then returns no attention.
-        has_extractor: an extractor tells its attention which sentences to read (--sentence-attention extractor).
-        selects_sentences: it selects sentences of the document for each sentence of the summary.
-        has_closed_book: in training it has a second one without attention beside it (--closed-book-decoder).
     """
 
     shares_documents: bool = False
@@ -32,10 +31,6 @@ class DecoderCapabilities(NamedTuple):
     large_vocabulary_trick: int = 0
     is_incremental: bool = False
     has_adaptive_softmax: bool = False
-    drops_layers: bool = False
-    has_extractor: bool = False
-    selects_sentences: bool = False
-    has_closed_book: bool = False
 
 
 def unwrapped(model: Any) -> Any:
@@ -56,13 +51,39 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
         large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),
         is_incremental=isinstance(decoder, FairseqIncrementalDecoder),
         has_adaptive_softmax=getattr(decoder, "adaptive_softmax", None) is not None,
-        drops_layers=bool(getattr(decoder, "decoder_layerdrop", 0)),
-        has_extractor=getattr(model, "extractor", None) is not None,
-        selects_sentences=getattr(decoder, "selector", None) is not None,
-        has_closed_book=getattr(decoder, "closed_book", None) is not None,
     )
 
 
 def pointer_of(model: Any) -> Optional[PointerHead]:
     """A model's pointer head, or None."""
     return decoder_capabilities(model).pointer
+
+
+def capabilities_of(model: Any) -> Capabilities:
+    """The mechanisms of a model that options of a training, a criterion or a search can need.
+
+    A model of another package can name more, or its own, in an attribute ``capabilities``.
+    """
+    return frozenset((*_mechanisms(model), *getattr(model, "capabilities", ())))
+
+
+def _mechanisms(model: Any) -> Iterator[str]:
+    decoder = getattr(model, "decoder", None)
+    pointer = pointer_of(model)
+    if pointer is not None:
+        yield from ("--pointer", f"--pointer {pointer.kind}")
+    for option, is_there in (
+        ("--large-vocabulary-trick", getattr(decoder, "large_vocabulary_trick", 0)),
+        ("--adaptive-softmax-cutoff", getattr(decoder, "adaptive_softmax", None) is not None),
+        ("--decoder-layerdrop", getattr(decoder, "decoder_layerdrop", 0)),
+        ("--sentence-attention extractor", getattr(model, "extractor", None) is not None),
+        ("--sentence-selector", getattr(decoder, "selector", None) is not None),
+        ("--closed-book-decoder", getattr(decoder, "closed_book", None) is not None),
+    ):
+        if is_there:
+            yield option
+
+
+def pointer_kind(capabilities: Capabilities) -> str:
+    """The kind of pointer that models have, as --pointer names it: "none", "soft" or "switch"."""
+    return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")

@@ -15,6 +15,9 @@ from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
+AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
+"""Attributes of a model in training with weights that only --auxiliary-task trains and needs."""
+
 
 class SummarizationModel:
     """A mixin for this project's models, inherited before one of fairseq's model classes."""
@@ -38,8 +41,14 @@ class SummarizationModel:
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """As fairseq's; where names or shapes differ, the error also says how to load what fits."""
+        """As fairseq's; where names or shapes differ, the error also says how to load what fits.
+
+        Weights of an auxiliary task are left out if this model has no such part.
+        """
         parent: Any = super()
+        missing = tuple(f"{name}." for name in AUXILIARY_PARTS if not hasattr(self, name))
+        if any(name.startswith(missing) for name in state_dict):
+            state_dict = {name: value for name, value in state_dict.items() if not name.startswith(missing)}
         try:
             return parent.load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
@@ -232,4 +241,13 @@ def check_positions(state_dict: Any, side: str, part: Any) -> None:
         raise ValueError(
             f"the checkpoint has learnt {limit} positions and this model has {part.max_positions()}: "
             f"give --truncate-{side} {limit - 1}, or --max-{side}-positions {limit}, as when it was trained"
+        )
+
+
+def check_padding(task: Any) -> None:
+    """Raise ValueError if summaries are padded on the left, which a convolutional decoder would read as words."""
+    if task.cfg.left_pad_target:
+        raise ValueError(
+            "--left-pad-target does not go with a convolutional decoder: its convolutions would read the padding "
+            "before a summary; leave it out"
         )

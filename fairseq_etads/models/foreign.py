@@ -6,22 +6,20 @@ the unknown one.
 
 import copy
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY, BaseFairseqModel, FairseqEncoderDecoderModel
 from fairseq.models.fconv import FConvModel
 from fairseq.models.fconv_self_att import FConvModelSelfAtt
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.roberta.enc_dec import RobertaEncDecModel
 from fairseq.modules import AdaptiveInput, BeamableMM
-from fairseq.sequence_scorer import SequenceScorer
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..systems.convs2s.options import check_padding
 from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
-from .common import SummarizationModel
+from .common import SummarizationModel, check_padding
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
@@ -80,75 +78,63 @@ def check_suitable(cfg: Any) -> None:
     )
 
 
-class ForeignModels:
-    """A mixin for a fairseq task: models that are not this project's know only the first words of its dictionaries.
+def is_foreign(cfg: Any) -> bool:
+    """Whether the model that fairseq will build from these options is not this project's."""
+    found = model_class(cfg)
+    return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
+
+
+def build_foreign(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
+    """Build a model that is not this project's, so that it knows only the first words of the task's dictionaries.
 
     Data keeps the words of the copy tail, so that summaries can have an unknown word replaced by one of them. A hook
-    shows the unknown word to the tables of word vectors instead, and criterions get targets without the tail.
+    shows the unknown word to the tables of word vectors instead; :func:`without_rare_words` does so for targets.
+
+    Args:
+        task: the task. build: builds the model from ``cfg`` with the task that it is given.
+
+    Raises:
+        ValueError: see :func:`check_suitable`.
     """
+    check_suitable(cfg)
+    if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
+        check_padding(task)
+    _give_positions(cfg, task)
+    known = copy.copy(task)  # the same task with dictionaries that have no copy tail
+    known.src_dict = without_tail(task.src_dict)
+    known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
+    model = build(known)
+    for part, dictionary in ((model.encoder, known.src_dict), (model.decoder, known.tgt_dict)):
+        for module in part.modules():
+            if isinstance(module, AdaptiveInput) or _is_word_table(module, dictionary):
+                module.register_forward_pre_hook(_HideUnknownWords(dictionary))
+    if len(known.tgt_dict) < len(task.tgt_dict):
+        model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(known.tgt_dict), len(task.tgt_dict)))
+    return model
 
-    src_dict: Dictionary
-    tgt_dict: Dictionary
-    _hides_tail = False
 
-    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build a model.
+def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
+    """Ids of summaries with the unknown word in the place of words of the copy tail; None if there are none."""
+    return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
-        Raises:
-            ValueError: see :func:`check_suitable`.
-        """
-        parent: Any = super()
-        check_evaluated(cfg)
-        found = model_class(cfg)
-        if found is None or issubclass(found, SummarizationModel):
-            return parent.build_model(cfg, *args, **kwargs)
-        check_suitable(cfg)
-        if found in (FConvModel, FConvModelSelfAtt):
-            check_padding(self)
-        _give_positions(cfg, self)
-        self._hides_tail = True
-        view = copy.copy(self)
-        view.src_dict = without_tail(self.src_dict)
-        view.tgt_dict = view.src_dict if self.tgt_dict is self.src_dict else without_tail(self.tgt_dict)
-        parent = super(ForeignModels, view)
-        model = parent.build_model(cfg, *args, **kwargs)
-        for part, dictionary in ((model.encoder, view.src_dict), (model.decoder, view.tgt_dict)):
-            for module in part.modules():
-                if isinstance(module, AdaptiveInput) or _is_word_table(module, dictionary):
-                    module.register_forward_pre_hook(_HideUnknownWords(dictionary))
-        if len(view.tgt_dict) < len(self.tgt_dict):
-            model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(view.tgt_dict), len(self.tgt_dict)))
-        return model
 
-    def build_generator(self, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
-        """As the task's; models that fairseq has prepared return attention, and multiply for this number of beams."""
-        beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
-        for model in models:
-            _return_attention(model, beam)
-        parent: Any = super()
-        return parent.build_generator(models, args, *more, **kwargs)
+def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
+    """Let models that fairseq has prepared return attention, and multiply for the number of beams that is asked for.
 
-    def _hide(self, tokens: Optional[Tensor]) -> Optional[Tensor]:
-        """Ids of summaries with the unknown word's in the place of those of the copy tail; None if there are none."""
-        if tokens is None or not self._hides_tail:
-            return tokens
-        return hide_unknown_words(tokens, known_words(self.tgt_dict), self.tgt_dict.unk())
+    Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
+    need. Their products then take it for granted that each document has as many rows as --beam said at that time; with
+    others they are wrong, or fail.
 
-    def train_step(self, sample: Any, *args: Any, **kwargs: Any) -> Any:
-        parent: Any = super()
-        return parent.train_step({**sample, "target": self._hide(sample["target"])}, *args, **kwargs)
-
-    def valid_step(self, sample: Any, *args: Any, **kwargs: Any) -> Any:
-        parent: Any = super()
-        return parent.valid_step({**sample, "target": self._hide(sample["target"])}, *args, **kwargs)
-
-    def inference_step(
-        self, generator: Any, models: Any, sample: Any, prefix_tokens: Any = None, constraints: Any = None
-    ) -> Any:
-        parent: Any = super()
-        if isinstance(generator, SequenceScorer):
-            sample = {**sample, "target": self._hide(sample["target"])}
-        return parent.inference_step(generator, models, sample, self._hide(prefix_tokens), constraints)
+    Args:
+        args: fairseq's options of generation.
+    """
+    beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
+    for model in models:
+        for module in model.modules():
+            if hasattr(module, "need_attn"):
+                module.need_attn = True  # type: ignore[assignment]
+            if isinstance(module, BeamableMM):
+                module.set_beam_size(beam)
 
 
 def _give_positions(cfg: Any, task: Any) -> None:
@@ -161,20 +147,6 @@ def _give_positions(cfg: Any, task: Any) -> None:
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
     elif model_class(cfg) is RobertaEncDecModel:
         cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
-
-
-def _return_attention(model: nn.Module, beam: Optional[int]) -> None:
-    """Undo what fairseq has done to a model that it prepared for generation with other options in mind.
-
-    Without --print-alignment fairseq makes convolutional models return no attention, which --replace-unknown and others
-    need. Their products then take it for granted that each document has as many rows as --beam said at that time; with
-    others they are wrong, or fail.
-    """
-    for module in model.modules():
-        if hasattr(module, "need_attn"):
-            module.need_attn = True  # type: ignore[assignment]
-        if isinstance(module, BeamableMM):
-            module.set_beam_size(beam)
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:

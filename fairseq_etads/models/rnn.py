@@ -16,7 +16,6 @@ from omegaconf import II
 from torch import Tensor
 
 from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
-from ..layers.pair_classifier import PAIR_CLASSIFIER, PairClassifier
 from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
@@ -329,11 +328,8 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
                 config.closed_book_cut,
             )
         model = cls(encoder, decoder)
-        model.pair_classifier = None
-        if task.auxiliary_classes and not task.is_loading:
-            width = 2 * config.encoder_hidden_size
-            sizes = (width, config.encoder_hidden_size, task.auxiliary_classes)
-            model.pair_classifier = PairClassifier(*sizes, config.dropout)
+        for name, part in task.auxiliary_parts(config).items():
+            model.add_module(name, part)
         if config.paper_init:
             begin_as_see_et_al(model)
         if config.uniform_init:
@@ -360,12 +356,6 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
-    def classify_pairs(self, first: Tensor, second: Tensor) -> Tensor:
-        """Logits (N, C) of the classes of pairs of texts, ids (N, S) and (N, S'); for --auxiliary-task."""
-        vectors = (self.encoder.document_vectors(texts) for texts in (first, second))
-        logits: Tensor = self.pair_classifier(*vectors)
-        return logits
-
     @property
     def factors(self) -> Any:
         """Names of the source factors that the model reads, in the order of its input."""
@@ -377,9 +367,8 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         Raises:
             ValueError: they were trained with other dictionaries or other source factors.
         """
-        for part, name in ((self.decoder.closed_book, CLOSED_BOOK), (self.pair_classifier, PAIR_CLASSIFIER)):
-            if part is None:
-                state_dict = {key: value for key, value in state_dict.items() if not key.startswith(name)}
+        if self.decoder.closed_book is None:
+            state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         start, end = "encoder.factors.", ".weight"

@@ -67,8 +67,6 @@ def check_options(cfg: Any, task: Any) -> None:
     _check_sharing(cfg, task)
     if cfg.hierarchical_attention:
         check_marks("--hierarchical-attention", task)
-    if task.auxiliary_classes and (str(cfg.encoder) == "conv" or cfg.source_factors != "none"):
-        raise ValueError("--auxiliary-task needs --encoder rnn without --source-factors, which its texts do not have")
     _check_extractor(cfg)
     _check_sentences(cfg, task)
     _check_closed_book(cfg)

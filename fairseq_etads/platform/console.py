@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator, List, NoReturn, Optional, Sequence, 
 
 from ..version import __version__
 from .errors import InputError
+from .systems import belongs_to, is_there, system_of
 
 USER_ERROR = 2
 """Exit status after a mistake in the input or the options."""
@@ -162,6 +163,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     """Do the work of a command: its users see sentences on stderr and never a traceback for what they did.
 
     - InputError, OSError and the errors in ``more``: one line, "command: sentence"; exit status 2.
+    - A system of the package that is missing, to which the command belongs: one line, too; exit status 2.
     - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so workers end with it.
     - A reader of the output that has seen enough (``| head``): silence; exit status 141, as of other tools.
 
@@ -179,6 +181,12 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
         except BrokenPipeError:
             _discard_output()
             sys.exit(128 + signal.SIGPIPE)
+        except ModuleNotFoundError as error:
+            system = system_of(error.name or "")
+            if system is None or is_there(system):
+                raise
+            print(f"{command}: {belongs_to('this', system)}", file=sys.stderr)
+            sys.exit(USER_ERROR)
         except expected as error:
             text = sentence(error)
             print(text if text.startswith(f"{command}: ") else f"{command}: {text}", file=sys.stderr)

@@ -1,1 +1,48 @@
-"""The systems that the papers compare with, a folder each. The rest of the package never imports them."""
+"""The systems that the papers compare with, a folder each. The rest of the package never imports them.
+
+Each folder's ``__init__`` imports what fairseq registers for it, and says where its other parts are.
+"""
+
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Any, List, Type
+
+from ..platform.systems import BROUGHT, belongs_to, is_there
+
+
+def present() -> List[ModuleType]:
+    """The systems whose folders are there, imported, in the order of their names; a broken one raises its error."""
+    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]
+
+
+def register() -> None:
+    """Register all systems with fairseq; architectures and criterions of a missing one say to which it belongs."""
+    from fairseq.criterions import CRITERION_REGISTRY
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    present()
+    for system, brought in BROUGHT.items():
+        for what in [] if is_there(system) else brought:
+            option, _, name = what.partition(" ")
+            registry: Any = {"--arch": ARCH_MODEL_REGISTRY, "--criterion": CRITERION_REGISTRY}.get(option)
+            if registry is not None:
+                registry[name] = _missing(belongs_to(what, system))
+
+
+def _missing(sentence: str) -> Type[Any]:
+    """A class that stands for a model or criterion of a missing system: whatever fairseq asks it raises ValueError."""
+
+    class Missing:
+        @classmethod
+        def add_args(cls, parser: Any) -> None:
+            raise ValueError(sentence)
+
+        @classmethod
+        def build_model(cls, *_: Any) -> None:
+            raise ValueError(sentence)
+
+        build_criterion = build_model
+
+    return Missing

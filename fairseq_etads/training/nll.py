@@ -15,10 +15,11 @@ from fairseq.utils import get_perplexity
 from omegaconf import II
 from torch import Tensor
 
-from ..layers.capabilities import decoder_capabilities, unwrapped
+from ..layers.capabilities import Capabilities, decoder_capabilities, unwrapped
 from ..layers.decoder_output import DecoderOutput, WordRequest
 from ..layers.figures import FIGURES, observe
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
+from ..platform.option_checks import given_options
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -45,43 +46,62 @@ class SummarizationNLLConfig(FairseqDataclass):
     )
     coverage_loss_start: int = field(
         default=0,
-        metadata={"help": "first update with the coverage loss; from update 0, training may not converge"},
+        metadata={
+            "needs": ("--coverage-loss",),
+            "help": "first update with the coverage loss; from update 0, training may not converge",
+        },
     )
     coverage_loss_ramp: int = field(
-        default=0, metadata={"help": "number of updates over which the coverage loss then grows to its full weight"}
+        default=0,
+        metadata={
+            "needs": ("--coverage-loss",),
+            "help": "number of updates over which the coverage loss then grows to its full weight",
+        },
     )
     switch_loss: float = field(
-        default=1.0, metadata={"help": "weight of the decision between generating and pointing (--pointer switch)"}
+        default=1.0,
+        metadata={
+            "needs": ("--pointer switch",),
+            "help": "weight of the decision between generating and pointing (--pointer switch)",
+        },
     )
     extraction_loss: float = field(
         default=0.0,
         metadata={
+            "needs": ("--sentence-attention extractor",),
             "help": "weight of the loss of the extractor of --sentence-attention on the labels of sentences "
-            "(Hsu et al. 2018: 5)"
+            "(Hsu et al. 2018: 5)",
         },
     )
     inconsistency_loss: float = field(
         default=0.0,
         metadata={
+            "needs": ("--sentence-attention extractor",),
             "help": "weight of the loss of attending to words of sentences that this extractor finds unlikely (Hsu et "
-            "al.: 1)"
+            "al.: 1)",
         },
     )
     inconsistency_top: int = field(
-        default=3, metadata={"help": "how many words, the most attended to, --inconsistency-loss looks at"}
+        default=3,
+        metadata={
+            "needs": ("--inconsistency-loss",),
+            "help": "how many words, the most attended to, --inconsistency-loss looks at",
+        },
     )
     selection_loss: float = field(
         default=0.0,
         metadata={
+            "needs": ("--sentence-selector",),
             "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
-            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)"
+            "sentences with the labels of etads-labels --kind distribution (Li et al. 2018)",
         },
     )
     closed_book_weight: float = field(
         default=0.0,
         metadata={
+            "needs": ("--closed-book-decoder",),
             "help": "share (gamma) of the likelihood of --closed-book-decoder in the loss; the other decoder's has the "
-            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)"
+            "rest, 1 - gamma (Jiang and Bansal 2018: 2/3)",
         },
     )
     length_normalised: bool = field(
@@ -92,6 +112,27 @@ class SummarizationNLLConfig(FairseqDataclass):
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
+
+
+def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
+    """Raise ValueError for options of the loss that exclude one another, or that the model makes impossible.
+
+    Args:
+        cfg: the criterion's options. capabilities: of the model.
+    """
+    given = given_options(cfg, SummarizationNLLConfig)
+    if "selection_loss" in given and "extraction_loss" in given:
+        raise ValueError(
+            "--selection-loss and --extraction-loss exclude one another: they learn from two kinds of labels, which "
+            "have one file name (etads-labels --kind distribution, and extract)"
+        )
+    if "length_normalised" in given and cfg.sentence_avg:
+        raise ValueError("--sentence-avg has no effect with --length-normalised, which also divides by summaries")
+    if "coverage_loss" in given and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
+        raise ValueError(
+            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop leaves out of "
+            "some updates: choose one, or a model with --pointer"
+        )
 
 
 def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
@@ -199,6 +240,11 @@ class SummarizationNLL(FairseqCriterion):
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
+
+    @classmethod
+    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
+        """Check the options of a training with a model of these capabilities; see :func:`check_loss_options`."""
+        check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
         """Tell which update comes next; called by the task before every step.

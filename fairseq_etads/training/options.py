@@ -10,16 +10,18 @@ from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import II, DictConfig
 
 from ..platform.compat import replacements_file
+from ..platform.option_checks import Bounds
 from ..search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
 from ..search.penalties import Scoring
 from ..search.settings import SearchSettings
 from ..text.words import SENTENCE_MARK, WORD_KINDS
 from .validation import POST_PROCESS
 
-AUXILIARY_TASKS = ("none", "entailment")
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
 """ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
+
+_IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 @dataclass
@@ -43,15 +45,17 @@ class SummarizationConfig(FairseqDataclass):
     truncate_source: Optional[int] = field(
         default=None,
         metadata={
+            "bounds": Bounds(1, what="tokens"),
             "help": "read the first N tokens of a document "
-            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)"
+            f"(default: {TRUNCATE_SOURCE} in training, what the checkpoint was trained with in generation)",
         },
     )
     truncate_target: Optional[int] = field(
         default=None,
         metadata={
+            "bounds": Bounds(1, what="tokens"),
             "help": "learn the first N tokens of a summary "
-            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)"
+            f"(default: {TRUNCATE_TARGET} in training, what the checkpoint was trained with in generation)",
         },
     )
     no_end_if_cut: bool = field(
@@ -82,29 +86,46 @@ class SummarizationConfig(FairseqDataclass):
             "--selection-loss (default: DATA)"
         },
     )
-    auxiliary_task: ChoiceEnum(AUXILIARY_TASKS) = field(  # type: ignore[valid-type]
+    auxiliary_task: str = field(
         default="none",
         metadata={
-            "help": "what the encoder of a recurrent model learns beside summarisation. entailment: what a premise "
-            "says of a hypothesis (Li et al. 2018)"
+            "help": "what the model learns beside summarisation. entailment: what a premise says of a hypothesis, with "
+            "the encoder of a recurrent model (Li et al. 2018); another package can register more"
         },
     )
     auxiliary_data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with its pairs: files *train*.jsonl as of SNLI and MultiNLI, or *train*.tsv as of etads-nli"
+            "needs": ("--auxiliary-task",),
+            "help": "folder with its data. For entailment, pairs: files *train*.jsonl as of SNLI and MultiNLI, or "
+            "*train*.tsv as of etads-nli",
         },
     )
     auxiliary_every: str = field(
         default="100:10",
-        metadata={"help": "N:M: after each N updates of summarisation come M of the auxiliary task"},
+        metadata={
+            "needs": ("--auxiliary-task",),
+            "help": "N:M: after each N updates of summarisation come M of the auxiliary task",
+        },
     )
-    auxiliary_batch_size: int = field(default=64, metadata={"help": "pairs in a batch of the auxiliary task"})
+    auxiliary_batch_size: int = field(
+        default=64,
+        metadata={
+            "needs": ("--auxiliary-task",),
+            "bounds": Bounds(1, what="pairs"),
+            "help": "pairs in a batch of the auxiliary task",
+        },
+    )
     auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="ptb",
-        metadata={"help": "how its texts are cut into words: as etads-prepare --words has cut the documents"},
+        metadata={
+            "needs": ("--auxiliary-task",),
+            "help": "how its texts are cut into words: as etads-prepare --words has cut the documents",
+        },
     )
-    auxiliary_keep_case: bool = field(default=False, metadata={"help": "do not lower-case its texts"})
+    auxiliary_keep_case: bool = field(
+        default=False, metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case its texts"}
+    )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
@@ -114,7 +135,7 @@ class SummarizationConfig(FairseqDataclass):
         default=0,
         metadata={
             "help": "shuffle every epoch and sort N batches of --batch-size at a time by length (0: sort all once and "
-            "shuffle batches, as fairseq does; Nallapati et al.: 10)"
+            "shuffle batches, as fairseq does; Nallapati et al.: 10)",
         },
     )
     allow_unk: bool = field(
@@ -218,32 +239,46 @@ class SummarizationConfig(FairseqDataclass):
         },
     )
     eval_rouge_samples: int = field(
-        default=200, metadata={"help": "how many documents of a validation set, from its first"}
+        default=200,
+        metadata={
+            "needs": ("--eval-rouge",),
+            "bounds": Bounds(1),
+            "help": "how many documents of a validation set, from its first",
+        },
     )
     eval_rouge_args: str = field(
         default="{}",
         metadata={
+            "needs": _IN_VALIDATION,
             "help": 'options of generation as JSON, such as \'{"beam": 4, "min_len": 35}\' '
-            "(default: those of fairseq-generate, but max_len_b is --truncate-target)"
+            "(default: those of fairseq-generate, but max_len_b is --truncate-target)",
         },
     )
     eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
-        default="auto", metadata={"help": "how subwords are joined (default: found out from the dictionary)"}
+        default="auto",
+        metadata={"needs": _IN_VALIDATION, "help": "how subwords are joined (default: found out from the dictionary)"},
     )
     eval_rouge_detok: Optional[str] = field(
         default=None,
         metadata={
+            "needs": _IN_VALIDATION,
             "help": "tokenizer that turns words back into text before they are scored: etads, moses, … "
-            "(default: none; ROUGE splits at punctuation in any case)"
+            "(default: none; ROUGE splits at punctuation in any case)",
         },
     )
-    eval_rouge_detok_args: str = field(default="{}", metadata={"help": "its options as JSON"})
-    eval_rouge_print_samples: int = field(default=0, metadata={"help": "older name of --validation-samples"})
+    eval_rouge_detok_args: str = field(
+        default="{}", metadata={"needs": ("--eval-rouge-detok",), "help": "its options as JSON"}
+    )
+    eval_rouge_print_samples: int = field(
+        default=0,
+        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "older name of --validation-samples"},
+    )
     validation_samples: int = field(
         default=0,
         metadata={
+            "bounds": Bounds(0),
             "help": "in each validation, log the first N documents of each validation set with their summaries and "
-            "references as text; --eval-rouge-args are the options of generation, with or without --eval-rouge"
+            "references as text; --eval-rouge-args are the options of generation, with or without --eval-rouge",
         },
     )
     save_dir: str = II("checkpoint.save_dir")

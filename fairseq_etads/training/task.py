@@ -15,21 +15,23 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import CheckedTask
-from ..data.factors import FactoredTask
+from ..data.checked import DataChecks, check_subword_model
+from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset
-from ..data.selection import SelectedTask
+from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
 from ..generation import SummaryGenerator
 from ..kernels.linear import mark_matrices
-from ..models.foreign import ForeignModels
+from ..layers.capabilities import Capabilities, capabilities_of, pointer_kind, pointer_of
+from ..models.foreign import build_foreign, check_evaluated, is_foreign, prepare_for_search, without_rare_words
 from ..models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
+from ..platform.option_checks import check_values
 from ..search.reference_scores import score_references
-from ..systems.entailment.auxiliary import AuxiliaryTraining
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
-from .checks import CheckedOptions
+from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
+from .extra_updates import ExtraUpdates, auxiliary_task
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .validation import ValidationSummaries, check_best_metric
 
@@ -37,13 +39,19 @@ logger = logging.getLogger(__name__)
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
-class SummarizationTask(
-    CheckedTask, CheckedOptions, FactoredTask, SelectedTask, AuxiliaryTraining, ForeignModels, FairseqTask
-):
+class SummarizationTask(FairseqTask):
     """fairseq's task for summarising documents.
 
     Its state in a checkpoint holds the truncation lengths and the dictionaries' fingerprints. So generation reads as
     much of a document as training did, and refuses another dictionary.
+
+    Attributes:
+        factors: the source factors of the data, and which of them the models read.
+        labels: the labels and probabilities that batches hold.
+        data_checks: compares the data with their checksums.
+        capabilities: the mechanisms of the models that were built.
+        selected_by: the criterions that train the model, if it selects words or sentences; else none.
+        extra_updates: with --auxiliary-task, the updates between those of summarisation.
 
     Raises:
         ValueError: an option has an impossible value.
@@ -53,20 +61,24 @@ class SummarizationTask(
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg)
-        self.src_dict = src_dict
-        self.tgt_dict = tgt_dict
-        for option in ("truncate_source", "truncate_target"):
-            value = getattr(cfg, option)
-            if value is not None and value < 1:
-                raise ValueError(f"--{option.replace('_', '-')} {value}: choose 1 or more tokens")
-        self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
-        self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
-        self.no_end_if_cut = bool(cfg.no_end_if_cut)
-        self._trained: Optional[Dict[str, Any]] = None
-        self._training_batches: Any = None
+        check_values(cfg, SummarizationConfig)
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
+        self.src_dict = src_dict
+        self.tgt_dict = tgt_dict
+        self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
+        self.truncate_target = cfg.truncate_target or TRUNCATE_TARGET
+        self.no_end_if_cut = bool(cfg.no_end_if_cut)
+        self.factors = SourceFactors(cfg)
+        self.labels = DocumentLabels(cfg)
+        self.data_checks = DataChecks()
+        self.capabilities: Capabilities = frozenset()
+        self.selected_by: Tuple[str, ...] = ()
+        self.extra_updates: Optional[ExtraUpdates] = None
+        self._hides_rare_words = False  # a model is not this project's
+        self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is loaded
+        self._training_batches: Any = None
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
@@ -92,7 +104,8 @@ class SummarizationTask(
             if not os.path.isfile(path):
                 name = os.path.basename(path)
                 raise FileNotFoundError(f'the data directory (DATA) "{directory}" has no dictionary {name}')
-        checksums = cls.check_dictionaries(directory)
+        checks = DataChecks()
+        checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
         src_dict.grows = True  # so that a word that is in no file can be copied, too
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
@@ -109,7 +122,7 @@ class SummarizationTask(
             known = dictionary.known_words
             logger.info(f"[{side}] dictionary: {known:,} known words, {len(dictionary) - known:,} only to be copied")
         task = cls(cfg, src_dict, tgt_dict)
-        task.checked[directory] = checksums
+        task.data_checks = checks
         return task
 
     @classmethod
@@ -117,24 +130,75 @@ class SummarizationTask(
         """Read ``dict.*.txt``: known words, then the copy tail, whose counts are 0."""
         return SummarizationDictionary.load(filename)
 
-    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-        """Build the model, remember which factors it reads, begin with the weights of --init-from and --extractor."""
-        model = super().build_model(cfg, *args, **kwargs)
-        self.read_factors(getattr(model, "factors", ()))
-        self.read_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model, and remember what batches and checks must know of it.
+
+        Raises:
+            ValueError: the model cannot be built from these options and data, or an option does not go with it.
+        """
+        check_evaluated(cfg)
+        if is_foreign(cfg):
+            self._hides_rare_words = True
+            model = build_foreign(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
+        else:
+            model = super().build_model(cfg, from_checkpoint)
+        self.capabilities = self.capabilities | capabilities_of(model)
+        self.selected_by = getattr(model, "criterions", ())
+        self.factors.read(getattr(model, "factors", ()))
+        self.labels.read(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
             return model
         mark_matrices(model)
+        self._load_initial_weights(model)
+        if self.trains_auxiliary_task:
+            self.extra_updates = ExtraUpdates(self, model)
+        return model
+
+    def _load_initial_weights(self, model: Any) -> None:
+        """Begin with the weights of --init-from and --extractor, unless training resumes."""
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
             extractor = extractor_to_begin_with(model, self.cfg.extractor)
             if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
-        return model
+
+    @property
+    def trains_auxiliary_task(self) -> bool:
+        """Whether the model is to be trained with --auxiliary-task, too."""
+        return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
+
+    def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
+        """Weights that --auxiliary-task adds to a recurrent model of the options ``cfg``, by their names."""
+        return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the criterion, and give batches the labels that it learns from.
+
+        Raises:
+            ValueError: it does not go with the model, or an option has no effect.
+        """
+        if self.is_loading:
+            check_compatible(cfg, self.cfg, self.capabilities, self.selected_by, trains=False)
+        else:
+            check_training(cfg, self.cfg, self.capabilities, self.selected_by)
+            if self._summaries is not None:  # now, and not in the first validation
+                check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
+        self.labels.read_for_criterion(cfg)
+        return super().build_criterion(cfg, from_checkpoint)
+
+    def build_bpe(self, args: Any) -> Any:
+        """fairseq's subword encoder; its file is compared with the SHA256SUMS beside it first."""
+        check_subword_model(args)
+        return super().build_bpe(args)
+
+    @staticmethod
+    def check_model_overrides(overrides: Dict[str, Any]) -> None:
+        """Check ``--model-overrides`` before a checkpoint is loaded; called where fairseq loads one."""
+        check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """What is pickled or copied: all but iterators over data, which cannot be and are made again when needed."""
+        """Drop data iterators: they cannot be pickled, and are rebuilt on demand."""
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None}
 
     @property
@@ -170,25 +234,39 @@ class SummarizationTask(
             model.scale_long_rows()
 
     def train_step(
-        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **kwargs: Any
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """One training step; tells the criterion which update it is."""
+        """The forward and backward pass of a batch; tells the criterion which update it is."""
+        self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
-        self.check_unchanged()
-        return super().train_step(sample, model, criterion, optimizer, update_num, **kwargs)
+        return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
+
+    def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
+        """The optimiser's step in an update and, where it is their turn, the extra updates after it."""
+        if self.extra_updates is not None:
+            self.extra_updates.check_trainer(optimizer)
+        super().optimizer_step(optimizer, model, update_num)
+        if self.extra_updates is not None:
+            self.extra_updates.follow(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """The loss of a batch, and with ``--eval-rouge`` the ROUGE scores of its summaries; samples are logged."""
-        self.check_unchanged()
+        self.data_checks.check_unchanged()
         if not sample:  # what fairseq-validate gives a worker for which no batch is left
             return torch.zeros(()), 0, {}
-        loss, sample_size, logging_output = super().valid_step(sample, model, criterion, **kwargs)
+        loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
         if self._summaries is not None:
             logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
+
+    def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+        """A batch, the target words of which a model that is not this project's can produce."""
+        if not self._hides_rare_words:
+            return sample
+        return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """As fairseq's, with ROUGE if it was computed."""
@@ -201,7 +279,7 @@ class SummarizationTask(
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
-        self.check_split(directory, split)
+        self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
                 directory,
@@ -237,7 +315,7 @@ class SummarizationTask(
             truncate_target=self.truncate_target,
             ends_if_cut=not self.no_end_if_cut,
             name=split,
-            factors=self.load_factors(directory, split, pairs.src_sizes),
+            factors=self.factors.load(directory, split, pairs.src_sizes),
             sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
             references=0 if self._summaries is None or split == self.cfg.train_subset else self._summaries.documents,
             left_pad_source=self.cfg.left_pad_source,
@@ -245,8 +323,11 @@ class SummarizationTask(
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
-        dataset.token_values = self.load_token_values(directory, split, dataset, self.truncate_source)
-        check_data(split, dataset, self._pointer, self)
+        decodes = self.is_loading or (self._summaries is not None and split != self.cfg.train_subset)
+        dataset.token_values = self.labels.load(
+            directory, split, dataset, self.truncate_source, self.is_loading, decodes
+        )
+        check_data(split, dataset, pointer_kind(self.capabilities), self)
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
@@ -257,7 +338,7 @@ class SummarizationTask(
         Raises:
             ValueError: the model reads source factors, which typed words do not have.
         """
-        self.refuse_plain_words()
+        self.factors.refuse_plain_words()
         return SummarizationDataset(
             src_tokens,
             src_lengths,
@@ -286,9 +367,11 @@ class SummarizationTask(
         Raises:
             ValueError: an option does not exist, has an impossible value or no effect, or does not go with another.
         """
+        check_generation(self.cfg, args, models)
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
+            check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
             options = {**search_options(self.cfg, args, self.src_dict), **options}
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
@@ -297,6 +380,7 @@ class SummarizationTask(
                 raise ValueError(
                     "--lm-path: fairseq-generate alone reads it; in Python, give lm_model to the generator"
                 )
+        prepare_for_search(models, args)
         generator = super().build_generator(
             models,
             args,
@@ -320,10 +404,17 @@ class SummarizationTask(
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
         """Generate summaries. A document without words gets an empty one; a warning says how many there were."""
-        self.check_unchanged()
+        self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
             score = super().inference_step
-            return score_references(models, sample, self.tgt_dict.pad(), lambda *batch: score(generator, *batch))
+            return score_references(
+                models,
+                sample,
+                self.tgt_dict.pad(),
+                lambda models, batch: score(generator, models, self._producible(batch)),
+            )
+        if self._hides_rare_words:
+            prefix_tokens = without_rare_words(prefix_tokens, self.tgt_dict)
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
@@ -358,7 +449,7 @@ class SummarizationTask(
             "no_end_if_cut": self.no_end_if_cut,
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
-            "factor_dictionaries": self.factor_fingerprints(),
+            "factor_dictionaries": self.factors.fingerprints(),
         }
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -368,7 +459,7 @@ class SummarizationTask(
         command's own options hold, as for everything else in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
-        self.check_factors(state_dict.get("factor_dictionaries", {}))
+        self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):
             trained = state_dict.get(option)
@@ -396,3 +487,12 @@ class SummarizationTask(
     @property
     def target_dictionary(self) -> Dictionary:
         return self.tgt_dict
+
+    @property
+    def factor_dictionaries(self) -> Dict[str, Dictionary]:
+        """The dictionary of each source factor of the data, by its name."""
+        return self.factors.dictionaries
+
+    @factor_dictionaries.setter
+    def factor_dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
+        self.factors.dictionaries = dictionaries

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
 from ..layers.capabilities import unwrapped
+from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
 
 logger = logging.getLogger(__name__)
@@ -107,8 +108,6 @@ class ValidationSummaries:
 
     def __init__(self, task: Any, cfg: Any):
         self.task = task
-        if cfg.eval_rouge_samples < 1:
-            raise ValueError(f"--eval-rouge-samples {cfg.eval_rouge_samples}: choose 1 or more")
         self.scored = cfg.eval_rouge_samples if cfg.eval_rouge else 0
         self.shown = max(cfg.validation_samples, cfg.eval_rouge_print_samples)
         self.documents = max(self.scored, self.shown)
@@ -142,10 +141,7 @@ class ValidationSummaries:
 
     @staticmethod
     def wanted(cfg: Any) -> bool:
-        """Whether the options ask for summaries in validation; ValueError for a number of samples below 0."""
-        for option in ("validation_samples", "eval_rouge_print_samples"):
-            if getattr(cfg, option) < 0:
-                raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose 0 or more")
+        """Whether the options ask for summaries in validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:

@@ -8,9 +8,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ...models.common import SummarizationModel, plain_options
+from ...models.convolutions import parse_convolutions
 from ...models.selector import SelectingModel
 from ...platform.errors import InputError
-from ...systems.convs2s.options import parse_convolutions
+from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
@@ -31,6 +32,9 @@ def architectures() -> List[str]:
 
 def _declared(architecture: str) -> Dict[str, Any]:
     """Option -> its default; raises InputError for an architecture that is not this project's."""
+    system = system_of(f"--arch {architecture}")
+    if system is not None and not is_there(system):
+        raise InputError(belongs_to(f"--arch {architecture}", system))
     if architecture not in architectures():
         raise InputError(
             f'"{architecture[:60]}" is no architecture of this version; there are {", ".join(architectures())}'

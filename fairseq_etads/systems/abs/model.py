@@ -136,8 +136,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
             request: the words whose likelihood a loss needs, in the place of logits of all words.
 
         Returns:
-            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words: its rows
-            sum to less than 1, because π also rests on marks.
+            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words: its
+            rows sum to less than 1, because π also rests on marks.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]

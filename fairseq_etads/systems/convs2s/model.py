@@ -16,10 +16,11 @@ from ...layers.beam_state import BeamState
 from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ...layers.pointer import Pointer
 from ...models.common import EncodingDecoding, PositionedModel, plain_options, position_limit, register_presets
+from ...models.convolutions import parse_convolutions
 from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.embedding import VocabularyEmbedding, load_vectors
-from .options import PRESETS, check_options, parse_attention, parse_convolutions, preset_config
+from .options import PRESETS, check_options, parse_attention, preset_config
 
 
 class ConvolutionalEncoder(FConvEncoder):

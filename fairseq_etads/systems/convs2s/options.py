@@ -2,18 +2,13 @@
 
 import ast
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Union
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...layers.pointer import KINDS
-from ...models.common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
-
-MOST_LAYERS = 1000
-_LAYERS_HELP = (
-    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * 9 '
-    '+ [(1024, 3)] * 4". A third number says over how many layers the residual connection goes (1; 0: there is none)'
-)
+from ...models.common import CONTINUE_HELP, check_continuation, check_one_dictionary, check_padding, preset_dataclass
+from ...models.convolutions import LAYERS_HELP
 
 
 @dataclass
@@ -25,12 +20,12 @@ class ConvolutionalConfig(FairseqDataclass):
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
     )
-    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {_LAYERS_HELP}"})
+    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
         default=512, metadata={"help": "width of the summaries' word vectors, the same as the documents'"}
     )
     decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
-    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {_LAYERS_HELP}"})
+    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
     decoder_out_embed_dim: int = field(default=256, metadata={"help": "width of what the output layer reads"})
     decoder_attention: str = field(
         default="True",
@@ -73,71 +68,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 }
 """Named architectures: what each changes in the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
 
-Convolution = Tuple[int, ...]
-"""Width, kernel and, if it is given, over how many layers the residual connection goes."""
-
 
 def preset_config(name: str, **changes: Any) -> type:
     """A dataclass of all options with the preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
-
-
-def parse_convolutions(text: str, option: str) -> List[Convolution]:
-    """The layers that an expression such as "[(512, 3)] * 20" stands for.
-
-    fairseq evaluates the same expressions as Python; here nothing but lists, tuples, numbers, * and + is understood.
-
-    Args:
-        text: the expression. option: the option's name, for the error.
-
-    Raises:
-        ValueError: it is no such expression, has no or too many layers, or a layer that cannot be.
-    """
-    try:
-        found = _layers(ast.parse(str(text).strip(), mode="eval").body)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError(f'{option} "{str(text)[:200]}": choose {_LAYERS_HELP}') from None
-    if not found:
-        raise ValueError(f'{option} "{text}": choose one layer or more')
-    for number, layer in enumerate(found, 1):
-        residual = layer[2] if len(layer) == 3 else 1
-        if not (layer[0] >= 1 and layer[1] >= 1 and 0 <= residual <= number):
-            raise ValueError(
-                f'{option} "{text}": layer {number} is {layer}; width and kernel are 1 or more, and a residual '
-                f"connection goes over 0 to {number} layers there"
-            )
-    return found
-
-
-def _layers(node: ast.AST) -> List[Convolution]:
-    """The layers of a part of an expression; raises ValueError."""
-    if isinstance(node, ast.List):
-        return [_layer(element) for element in node.elts]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _few(_layers(node.left) + _layers(node.right))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        times, repeated = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
-        return _few(_layers(repeated) * min(_number(times), MOST_LAYERS + 1))
-    raise ValueError
-
-
-def _few(layers: List[Convolution]) -> List[Convolution]:
-    if len(layers) > MOST_LAYERS:
-        raise ValueError
-    return layers
-
-
-def _layer(node: ast.AST) -> Convolution:
-    if not isinstance(node, ast.Tuple) or len(node.elts) not in (2, 3):
-        raise ValueError
-    return tuple(_number(element) for element in node.elts)
-
-
-def _number(node: ast.AST) -> int:
-    if not isinstance(node, ast.Constant) or type(node.value) is not int:
-        raise ValueError
-    return int(node.value)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
@@ -182,12 +117,3 @@ def check_options(cfg: Any, task: Any) -> None:
         check_one_dictionary(f"--pointer {cfg.pointer}", task)
     check_continuation(cfg)
     check_padding(task)
-
-
-def check_padding(task: Any) -> None:
-    """Raise ValueError if summaries are padded on the left, which a convolutional decoder would read as words."""
-    if task.cfg.left_pad_target:
-        raise ValueError(
-            "--left-pad-target does not go with a convolutional decoder: its convolutions would read the padding "
-            "before a summary; leave it out"
-        )

@@ -1,1 +1,12 @@
-"""To be written."""
+"""Entailment: Li et al. 2018, "Ensure the correctness of the summary", and the reward of Pasunuru and Bansal 2018.
+
+``auxiliary``, ``pair_classifier``  ``--auxiliary-task entailment``: the encoder also learns to recognise entailment
+``decomposable``, ``model``         entailment models (Parikh et al. 2016), which the reward ``entail`` reads
+
+Jobs: ``jobs/nli_training.py``, ``jobs/nli_synthesis.py``. Command: ``commands/nli.py`` (``etads-nli``).
+Recipe: ``scripts/reproduce/entail_gigaword.sh``. Page: ``docs/entail.md``.
+Tests: ``tests/unit/systems/entailment``, ``tests/e2e/test_entail_commands.py``.
+The architecture ``entail_s2s`` is a preset of the core's recurrent family.
+"""
+
+from . import auxiliary as auxiliary

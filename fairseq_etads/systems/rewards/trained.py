@@ -15,9 +15,9 @@ from fairseq.data import data_utils
 from ...data.labels.labels import inverse_frequencies
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
+from ...platform.systems import belongs_to, is_there
 from ...text.subwords import join_words
 from ...vocabulary.kinds import detect_subwords, detect_words
-from ..entailment.model import EntailmentScorer
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +102,10 @@ class TokenJudge:
     """
 
     def __init__(self, path: str, task: Any, option: str):
+        if not is_there("entailment"):
+            raise ValueError(belongs_to("--rewards entail", "entailment"))
+        from ..entailment.model import EntailmentScorer  # the other rewards can do without that system
+
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
         self._subwords = detect_subwords(dictionary)

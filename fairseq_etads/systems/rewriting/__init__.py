@@ -1,1 +1,14 @@
-"""To be written."""
+"""Sentence rewriting: Chen and Bansal 2018, "Fast abstractive summarization with … sentence rewriting".
+
+``model``, ``pointer_network``  ``--arch pointer_extractor``: takes sentences one by one
+``criterion``, ``returns``      ``--criterion extractor_rl``: it learns from what its sentences are worth when rewritten
+``abstractor``                  the summariser that rewrites each sentence
+
+Job: ``jobs/rewrite.py``. Command: ``commands/rewrite.py`` (``etads-rewrite``).
+Recipes: ``scripts/reproduce/rewrite_cnndm.sh``, ``sumpubmed_rewrite.sh``. Page: ``docs/rewrite.md``.
+Tests: ``tests/unit/systems/rewriting``, ``tests/e2e/test_rewriting_commands.py``.
+The architecture ``sentence_rewriter`` is a preset of the core's recurrent family.
+"""
+
+from . import criterion as criterion
+from . import model as model

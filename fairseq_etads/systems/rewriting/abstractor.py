@@ -49,7 +49,7 @@ class Abstractor:
         model: Any = models[0]
         if not decoder_capabilities(model).shares_documents:
             raise InputError(f"{option} {checkpoint}: it is no model of this project that writes summaries")
-        task.refuse_plain_words()
+        task.factors.refuse_plain_words()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()
         self.device = device

@@ -137,7 +137,7 @@ def test_impossible_sorting_is_refused_in_words(options):
 def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
     task = make_task()
     task.factor_dictionaries = {"tf": make_dictionary(words=5), "pos": make_dictionary(words=6)}
-    task.read_factors(("tf",))
+    task.factors.read(("tf",))
     state = task.state_dict()
     assert list(state["factor_dictionaries"]) == ["tf"]
     other = make_task()
@@ -147,4 +147,4 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
     with pytest.raises(ValueError, match='the dictionary of the factor "tf"'):
         other.load_state_dict(state)
     with pytest.raises(ValueError, match="different factors"):
-        task.read_factors(("pos",))
+        task.factors.read(("pos",))

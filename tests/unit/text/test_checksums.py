@@ -91,14 +91,14 @@ def test_the_task_compares_a_split_with_all_its_parts_and_watches_it(name, tmp_p
     Checksums(tmp_path).add(name, "trainer.txt")
     (tmp_path / "trainer.txt").write_bytes(b"changed")
     task = make_task()
-    task.check_split(str(tmp_path), "train")
-    task.check_unchanged()
+    task.data_checks.check_split(str(tmp_path), "train")
+    task.data_checks.check_unchanged()
     (tmp_path / name).write_bytes(b"idt!")
-    task.check_split(str(tmp_path), "valid")
+    task.data_checks.check_split(str(tmp_path), "valid")
     with pytest.raises(InputError, match="has changed while it was read"):
         task.train_step(None, torch.nn.Module(), None, None, 0)
     with pytest.raises(InputError, match="is damaged or was changed"):
-        task.check_split(str(tmp_path), "train")
+        task.data_checks.check_split(str(tmp_path), "train")
 
 
 def test_the_task_compares_dictionaries(tmp_path):
@@ -107,10 +107,10 @@ def test_the_task_compares_dictionaries(tmp_path):
         Checksums(tmp_path).add(name)
     task = make_task()
     (tmp_path / "train.source-target.source.bin").write_bytes(b"")
-    task.check_dictionaries(str(tmp_path))
+    task.data_checks.check_dictionaries(str(tmp_path))
     (tmp_path / "dict.factor-tf.txt").write_bytes(b"a 2\n")
     with pytest.raises(InputError, match=r"dict\.factor-tf\.txt is damaged"):
-        task.check_dictionaries(str(tmp_path))
+        task.data_checks.check_dictionaries(str(tmp_path))
 
 
 def test_the_task_compares_the_subword_model(tmp_path):

@@ -293,16 +293,16 @@ def test_smoothing_is_a_probability_below_one():
 def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_other_documents_words():
     task = make_task(tail=30)
     model = make_model("etads", task, pointer="soft")
-    task._pointer = "soft"
+    task.capabilities = frozenset({"--pointer", "--pointer soft"})
     with pytest.raises(ValueError, match=r"--criterion label_smoothed_cross_entropy.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="label_smoothed_cross_entropy"))
-    task._pointer = "switch"
+    task.capabilities = frozenset({"--pointer", "--pointer switch"})
     with pytest.raises(ValueError, match=r"--criterion cross_entropy does not teach --pointer switch"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
-    task._pointer, task._candidates = "none", 2000
+    task.capabilities = frozenset({"--large-vocabulary-trick"})
     with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):
         task.build_criterion(SimpleNamespace(_name="cross_entropy"))
-    task._candidates = 0
+    task.capabilities = frozenset()
     task.build_model(model_config("etads", **SMALL, adaptive_softmax_cutoff=(20, 30), share_all_embeddings=False))
     for name in ("summarization_nll", "cross_entropy"):
         with pytest.raises(ValueError, match=f"--criterion {name} .*--adaptive-softmax-cutoff.*adaptive_loss"):

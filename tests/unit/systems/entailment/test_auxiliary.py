@@ -12,9 +12,10 @@ from seeds import shifted
 from test_criterions import criterion, make_sample
 from test_optim import OPTIONS
 
-from fairseq_etads.layers.pair_classifier import PairClassifier
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.entailment.auxiliary import PairBatches, Rhythm
+from fairseq_etads.systems.entailment.auxiliary import PairBatches, classify_pairs
+from fairseq_etads.systems.entailment.pair_classifier import PairClassifier
+from fairseq_etads.training.extra_updates import Schedule
 
 AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}
 AUXILIARY.update(auxiliary_words="spaces", seed=shifted(1), clip_norm=5.0)
@@ -42,9 +43,9 @@ def build(folder, arch="entail_s2s", task=None, cfg=None, **options):
 
 
 def test_turns_come_after_each_n_updates_and_go_on_counting():
-    found = [list(Rhythm.parse("3:2").turns(updates)) for updates in range(1, 10)]
+    found = [list(Schedule.parse("3:2").turns(updates)) for updates in range(1, 10)]
     assert found == [[], [], [0, 1], [], [], [2, 3], [], [], [4, 5]]
-    assert list(Rhythm.parse("100:10").turns(1200)) == list(range(110, 120))
+    assert list(Schedule.parse("100:10").turns(1200)) == list(range(110, 120))
 
 
 def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
@@ -76,10 +77,10 @@ def test_the_classifier_is_the_equation():
 def test_pairs_are_read_as_documents(folder):
     """In the words of the dictionary, lower-cased, cut like documents; pairs without a label are left out."""
     task, _, _ = build(folder, truncate_source=2)
-    assert len(task._pairs) == 5
+    assert len(task.extra_updates.auxiliary_task.pairs) == 5
     found = {}
     for number in range(2):
-        for premise, hypothesis, label in zip(*task._pairs.batch(number)):
+        for premise, hypothesis, label in zip(*task.extra_updates.auxiliary_task.pairs.batch(number)):
             found[tuple(premise[premise != 1].tolist())] = hypothesis[hypothesis != 1].tolist(), int(label)
     assert found[5, 6, EOS] == ([6, EOS], 0) and found[8, 9, EOS] == ([10, 3, EOS], 1)
     assert found[5, EOS] == ([5, 5, EOS], 2) and found[13, EOS] == ([13, EOS], 0)
@@ -115,7 +116,7 @@ def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
     monkeypatch.setattr(optimizer, "clip_grad_norm", lambda most: norms.append((most, float(clip(most)))))
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 1e6)
-    task._auxiliary_update(optimizer, model, task._pairs.batch(0))
+    task.extra_updates._update(optimizer, model, 0)
     ((most, norm),) = norms
     assert most == AUXILIARY["clip_norm"] and 0 < norm < 1e3
 
@@ -125,10 +126,9 @@ def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
     asked = []
     for first, last in ((0, 5), (5, 12)):
         task, model, optimizer = build(folder)  # as a process that goes on
-        update = lambda *_: {"loss": 0.0, "right": 0, "pairs": 1}  # noqa: E731
-        monkeypatch.setattr(task, "_auxiliary_update", update)
-        batch = task._pairs.batch
-        monkeypatch.setattr(task._pairs, "batch", lambda number, batch=batch: asked.append(number) or batch(number))
+        batch = task.extra_updates.auxiliary_task.pairs.batch
+        asking = lambda number, batch=batch: asked.append(number) or batch(number)  # noqa: E731
+        monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "batch", asking)
         for number in range(first, last):
             optimizer.zero_grad()
             with metrics.aggregate():
@@ -206,6 +206,6 @@ def test_it_learns_whether_a_word_is_contained(tmp_path):
         task.optimizer_step(optimizer, model, 0)
     (tmp_path / "train.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs(500)))
     task.cfg.auxiliary_batch_size = 500
-    premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[0]._pairs.batch(0)
-    right = (model.eval().classify_pairs(premises, hypotheses).argmax(1) == labels).float().mean()
+    premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[0].extra_updates.auxiliary_task.pairs.batch(0)
+    right = (classify_pairs(model.eval(), premises, hypotheses).argmax(1) == labels).float().mean()
     assert right > 0.95

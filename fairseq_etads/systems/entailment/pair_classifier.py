@@ -3,9 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-PAIR_CLASSIFIER = "pair_classifier."
-"""How the names of its weights begin in a model, which has them in training alone."""
-
 
 class PairClassifier(nn.Module):
     """Logits of classes of a pair with the vectors u and v: MLP([u; v; |u-v|; u*v]), with two hidden layers of tanh.

@@ -1,0 +1,70 @@
+"""Layers of convolutions as an option says them: "[(512, 3)] * 20"."""
+
+import ast
+from typing import List, Tuple
+
+MOST_LAYERS = 1000
+LAYERS_HELP = (
+    'convolutions as a list of (width, kernel), which may be repeated and added: "[(512, 3)] * 20", or "[(512, 3)] * 9 '
+    '+ [(1024, 3)] * 4". A third number says over how many layers the residual connection goes (1; 0: there is none)'
+)
+
+Convolution = Tuple[int, ...]
+"""Width, kernel and, if it is given, over how many layers the residual connection goes."""
+
+
+def parse_convolutions(text: str, option: str) -> List[Convolution]:
+    """The layers that an expression such as "[(512, 3)] * 20" stands for.
+
+    fairseq evaluates the same expressions as Python; here nothing but lists, tuples, numbers, * and + is understood.
+
+    Args:
+        text: the expression. option: the option's name, for the error.
+
+    Raises:
+        ValueError: it is no such expression, has no or too many layers, or a layer that cannot be.
+    """
+    try:
+        found = _layers(ast.parse(str(text).strip(), mode="eval").body)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f'{option} "{str(text)[:200]}": choose {LAYERS_HELP}') from None
+    if not found:
+        raise ValueError(f'{option} "{text}": choose one layer or more')
+    for number, layer in enumerate(found, 1):
+        residual = layer[2] if len(layer) == 3 else 1
+        if not (layer[0] >= 1 and layer[1] >= 1 and 0 <= residual <= number):
+            raise ValueError(
+                f'{option} "{text}": layer {number} is {layer}; width and kernel are 1 or more, and a residual '
+                f"connection goes over 0 to {number} layers there"
+            )
+    return found
+
+
+def _layers(node: ast.AST) -> List[Convolution]:
+    """The layers of a part of an expression; raises ValueError."""
+    if isinstance(node, ast.List):
+        return [_layer(element) for element in node.elts]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _few(_layers(node.left) + _layers(node.right))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        times, repeated = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
+        return _few(_layers(repeated) * min(_number(times), MOST_LAYERS + 1))
+    raise ValueError
+
+
+def _few(layers: List[Convolution]) -> List[Convolution]:
+    if len(layers) > MOST_LAYERS:
+        raise ValueError
+    return layers
+
+
+def _layer(node: ast.AST) -> Convolution:
+    if not isinstance(node, ast.Tuple) or len(node.elts) not in (2, 3):
+        raise ValueError
+    return tuple(_number(element) for element in node.elts)
+
+
+def _number(node: ast.AST) -> int:
+    if not isinstance(node, ast.Constant) or type(node.value) is not int:
+        raise ValueError
+    return int(node.value)

@@ -1,0 +1,106 @@
+"""Options declared as fields of dataclasses: which were given, and whether they are possible and have an effect.
+
+The metadata of a field say what is checked:
+
+- ``bounds``: the :class:`Bounds` of a number;
+- ``choices``: the values of a text, for a field that is no enumeration;
+- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"); one of them must be there,
+  or the field has no effect.
+"""
+
+from dataclasses import fields
+from enum import Enum
+from typing import Any, Collection, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+
+
+class Bounds(NamedTuple):
+    """The numbers that an option can have.
+
+    Attributes:
+        at_least: the smallest. below: all are smaller than this; None: there is no largest.
+        what: the noun for messages: "tokens", or with ``below`` "a probability".
+    """
+
+    at_least: float
+    below: Optional[float] = None
+    what: str = ""
+
+    def admit(self, value: float) -> bool:
+        """Whether a value is possible; "not a number" never is."""
+        return self.at_least <= value and (self.below is None or value < self.below)
+
+    def __str__(self) -> str:
+        if self.below is None:
+            return f"{self.at_least:g} or more {self.what}".rstrip()
+        return f"{self.what or 'a number'}, at least {self.at_least:g} and below {self.below:g}"
+
+
+def shown(option: str, value: Any) -> str:
+    """An option as on a command line."""
+    flag = f"--{option.replace('_', '-')}"
+    return flag if value is True else f"{flag} {value}"
+
+
+def check_values(cfg: Any, config: type) -> None:
+    """Raise ValueError for a value outside the bounds or choices of its option.
+
+    Args:
+        cfg: the values. config: the dataclass that declares the options.
+    """
+    for option in fields(config):
+        bounds, choices = option.metadata.get("bounds"), option.metadata.get("choices")
+        value = getattr(cfg, option.name, None) if bounds is not None or choices is not None else None
+        if value is None:
+            continue
+        if bounds is not None and not bounds.admit(value):
+            raise ValueError(f"{shown(option.name, value)}: choose {bounds}")
+        if choices is not None and _plain(value) not in choices:
+            raise ValueError(f"{shown(option.name, value)}: choose of {', '.join(choices)}")
+
+
+def check_needs(cfg: Any, config: type, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
+    """Raise ValueError for a given option that needs something that is not there.
+
+    Args:
+        cfg: the values. config: the dataclass that declares the options. has: mechanisms of the model, and options
+            that other dataclasses declare, as on a command line; the given options of ``config`` need not be there.
+        skip: names of options that are not checked.
+    """
+    given = given_options(cfg, config)
+    there = {*has, *_flags(given)}
+    for option in fields(config):
+        needs = option.metadata.get("needs", ())
+        if option.name in given and option.name not in skip and needs and there.isdisjoint(needs):
+            raise ValueError(f"{shown(option.name, given[option.name])} has no effect without {' or '.join(needs)}")
+
+
+def given_options(cfg: Any, config: type) -> Dict[str, Any]:
+    """The options whose value is not the default, with their values.
+
+    The default changes nothing, whoever wrote it down.
+    """
+    return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
+
+
+def defaults_of(config: type) -> Iterator[Tuple[str, Any]]:
+    """Name and default of each option that is declared here and not taken from another part of fairseq's options."""
+    for option in fields(config):
+        if not option.name.startswith("_") and not str(option.default).startswith("${"):
+            yield option.name, option.default
+
+
+def _is_given(cfg: Any, name: str, default: Any) -> bool:
+    value = getattr(cfg, name, default)
+    if isinstance(default, (bool, int, float)) or value is None or default is None:
+        return bool(value != default)
+    return str(_plain(value)) != str(_plain(default))  # enumerations are compared by their values
+
+
+def _flags(given: Dict[str, Any]) -> Set[str]:
+    """Each option that is on, with and without its value: "--pointer", "--pointer soft"."""
+    on = {name: _plain(value) for name, value in given.items() if value not in (False, 0, "")}
+    return {shown(name, True) for name in on} | {shown(name, value) for name, value in on.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,164 @@
+"""Extra updates (``--auxiliary-task``): between updates of summarisation the model learns something else, too.
+
+A system of this package, or a package of a user's own, registers a class; docs/extending.md has a complete example.
+"""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Tuple, Type
+
+from fairseq.distributed.utils import get_data_parallel_world_size
+from fairseq.logging import metrics
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
+from torch import Tensor, nn
+
+from ..layers.capabilities import unwrapped
+from ..platform.systems import belongs_to, system_of
+from .losses import NonFiniteLossError
+
+logger = logging.getLogger(__name__)
+
+_NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
+"""fairseq's optimisers for --fp16, --bf16 and --amp. The first one's step would move weights that have no gradient."""
+
+
+class AuxiliaryTask:
+    """A second task of the model; registered by :func:`register_extra_updates` and chosen by ``--auxiliary-task``.
+
+    Args:
+        task: the summarization task; its ``cfg`` has the options --auxiliary-*. model: the model, as yet untrained.
+            Weights that only this task needs can be given to it here, as an attribute ``auxiliary``: models that are
+            loaded to generate leave them out.
+    """
+
+    def __init__(self, task: Any, model: Any):
+        raise NotImplementedError
+
+    @staticmethod
+    def parts(cfg: Any) -> Dict[str, nn.Module]:
+        """Weights that a recurrent model, of the options ``cfg``, is to have before it draws its first values."""
+        return {}
+
+    def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
+        """The loss of one update.
+
+        Args:
+            number: of the update, from 0. A batch that depends on nothing else is the same after a resume.
+
+        Returns:
+            the mean loss over examples, how many examples, and the sums over them of what else is to be logged.
+        """
+        raise NotImplementedError
+
+
+_REGISTERED: Dict[str, Type[AuxiliaryTask]] = {}
+
+
+def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> None:
+    """Let ``--auxiliary-task NAME`` train with this class.
+
+    Raises:
+        ValueError: another class has this name.
+    """
+    if _REGISTERED.setdefault(name, auxiliary_task) is not auxiliary_task:
+        raise ValueError(f"there is an auxiliary task {name} already: {_REGISTERED[name].__qualname__}")
+
+
+def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
+    """The class that ``--auxiliary-task`` names; ValueError if there is none."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    choices = ", ".join(["none", *sorted(_REGISTERED)])
+    system = system_of(f"--auxiliary-task {name}")
+    if system is not None:
+        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose of {choices}")
+    raise ValueError(
+        f"--auxiliary-task {name}: choose of {choices}, or load the package that registers it (--user-dir)"
+    )
+
+
+class Schedule(NamedTuple):
+    """After each ``every`` updates of summarisation come ``times`` of the auxiliary task."""
+
+    every: int
+    times: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Schedule":
+        """From --auxiliary-every, such as "100:10"; raises ValueError."""
+        parts = text.split(":")
+        if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
+            raise ValueError(
+                f"--auxiliary-every {text}: choose N:M, two numbers above 0: M updates after each N of summarisation"
+            )
+        return cls(*map(int, parts))
+
+    def turns(self, updates: int) -> range:
+        """The numbers, from 0, of the auxiliary updates that follow update number ``updates`` of summarisation."""
+        if updates % self.every:
+            return range(0)
+        done = (updates // self.every - 1) * self.times
+        return range(done, done + self.times)
+
+
+class ExtraUpdates:
+    """Runs the updates of an auxiliary task after those of summarisation.
+
+    They have the same optimiser and rate, but other batches. They are no updates to fairseq: --max-update, learning
+    rates and validation count those of summarisation. What follows depends on the number of that update alone, so a
+    training that is resumed continues as if uninterrupted.
+
+    Args:
+        task, model: see :class:`AuxiliaryTask`.
+
+    Raises:
+        ValueError: an option has an impossible value.
+    """
+
+    def __init__(self, task: Any, model: Any):
+        self.flag = f"--auxiliary-task {task.cfg.auxiliary_task}"
+        self.schedule = Schedule.parse(task.cfg.auxiliary_every)
+        self.clip_norm = task.cfg.clip_norm
+        self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
+
+    def check_trainer(self, optimizer: Any) -> None:
+        """Raise ValueError for trainings in which these updates are impossible."""
+        if get_data_parallel_world_size() > 1:
+            raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
+        if isinstance(optimizer, _NARROW):
+            raise ValueError(f"{self.flag} trains in float32: leave out --fp16, --bf16 and --amp")
+
+    def follow(self, optimizer: Any, model: Any, updates: int) -> None:
+        """Run the updates that follow update number ``updates`` of summarisation, and log their figures."""
+        sums: Dict[str, float] = {}
+        total = 0
+        for number in self.schedule.turns(updates):
+            count, figures = self._update(optimizer, unwrapped(model), number)
+            total += count
+            for name, value in figures.items():
+                sums[name] = sums.get(name, 0.0) + value
+        if total:
+            metrics.log_scalar("auxiliary_loss", sums.pop("loss") / total / math.log(2), total, round=3)
+            for name, value in sums.items():
+                metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
+
+    def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
+        """One update; how many examples it was about, and the sums over them of the loss and other figures."""
+        optimizer.zero_grad()
+        loss, count, figures = self.auxiliary_task.loss(model, number)
+        if not bool(loss.isfinite()):
+            raise NonFiniteLossError(f"the loss of {self.flag} is not finite: lower --lr")
+        optimizer.backward(loss)
+        optimizer.clip_grad_norm(self.clip_norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        return count, {"loss": float(loss) * count, **figures}
+
+
+def data_folder(cfg: Any, needed: str) -> Path:
+    """The folder of --auxiliary-data; ValueError if none is given, which says what is ``needed``."""
+    if not cfg.auxiliary_data:
+        raise ValueError(f"--auxiliary-task {cfg.auxiliary_task} needs {needed}: --auxiliary-data DIR")
+    return Path(cfg.auxiliary_data)
