@@ -6,6 +6,7 @@ compat.install()
 distributed.install()
 
 from .models import rnn, selector, transformer  # noqa: E402
+from .systems.abs import features as abs_features  # noqa: E402
 from .systems.abs import model as abs_model  # noqa: E402
 from .systems.convs2s import model as convs2s_model  # noqa: E402
 from .systems.rewards import augmented, self_critical  # noqa: E402
@@ -15,6 +16,7 @@ from .text import tokenizer  # noqa: E402
 from .training import lazy_optimisers, muon, nll, selection, task  # noqa: E402
 
 __all__ = [
+    "abs_features",
     "abs_model",
     "augmented",
     "compat",
