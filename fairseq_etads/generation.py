@@ -23,13 +23,13 @@ from .search.beam_search import BeamSearch
 from .search.encoded import EncodedBatch
 from .search.hypotheses import Results
 from .search.inference import InferenceModel
-from .search.language_model import check_dictionary
+from .search.language_model import LanguageModelTerm
 from .search.penalties import Scoring, coverage_penalty, length_penalty
 from .search.progress import OnStep
 from .search.settings import SearchSettings, SpecialTokens, selection_of
 from .search.shortlisting import check_shortlist
 from .search.strategies import check_strategy
-from .systems.abs.features import add_features, check_one_vocabulary
+from .search.terms import SearchTerm, option_terms
 from .vocabulary.dictionary import known_words
 from .vocabulary.shortlist import Shortlist
 
@@ -48,6 +48,8 @@ class SummaryGenerator:
         inference_models: for each model its copies for inference in the format wanted, shared with other generators;
             None: made here.
         shortlist: the words that there are for a document, of a file that ``etads-shortlist`` made; None: all.
+        terms: further terms of the score, in the order in which they are added, after the language model's and those
+            of options; see docs/extending.md.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
@@ -84,6 +86,7 @@ class SummaryGenerator:
         source_dictionary: Optional[Any] = None,
         inference_models: Optional[Sequence[Optional[InferenceModel]]] = None,
         shortlist: Optional[Shortlist] = None,
+        terms: Sequence[SearchTerm] = (),
         **options: Any,
     ):
         _refuse_unknown(options)
@@ -96,17 +99,16 @@ class SummaryGenerator:
         self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
         self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
-        self.lm_model = lm_model
+        language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
+        self.terms: List[SearchTerm] = [*language_model, *option_terms(settings), *terms]
+        self._term_models = [model for term in self.terms for model in term.models]
         has_pointer = any(pointer_of(model) is not None for model in self.models)
-        positions = _positions(self.models if lm_model is None else [*self.models, lm_model])
+        positions = _positions([*self.models, *self._term_models])
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
         has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
-        words = known_words(tgt_dict) if has_tail else len(tgt_dict)
-        check_strategy(self.search, self.settings.beam_size, words)
-        if lm_model is not None:
-            check_dictionary(lm_model, tgt_dict, words)
-        if settings.extractive_weights:
-            check_one_vocabulary(self.models, tgt_dict)
+        check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
+        for term in self.terms:
+            term.check(self.models, tgt_dict)
         if shortlist is not None:
             check_shortlist(self.models, self.search)
         self.shortlist = shortlist
@@ -169,15 +171,15 @@ class SummaryGenerator:
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the copies are in evaluation mode, and nobody else changes it
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
-        with evaluating(others if self.lm_model is None else [*others, self.lm_model]):
+        with evaluating([*others, *self._term_models]):
             search = BeamSearch(
-                settings, special, self.search, active_models, self.lm_model, self.tgt_dict, sample, prefix_tokens,
+                settings, special, self.search, active_models, self.terms, self.tgt_dict, sample, prefix_tokens,
                 constraints, bos_token, encoded, on_step, self.shortlist,
             )  # fmt: skip
             results = search.run()
             _warn_of_impossible(results, sample.get("id"))
-            if settings.extractive_weights:
-                add_features(results, net_input["src_tokens"], settings.extractive_weights, self.tgt_dict)
+            for term in self.terms:
+                term.finish(results, search.batch)
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if pointer_of(model) is not None)

@@ -4,26 +4,25 @@ Results are fairseq's as long as no option of this project is used: order of ope
 """
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..systems.abs.features import ExtractiveFeatures
 from ..vocabulary.shortlist import Shortlist
 from .blocking import NGramBlocker
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
 from .extensions import Extensions, best_extensions
 from .hypotheses import Finished, Living, Results, take_beams
-from .language_model import LanguageModel
 from .progress import OnStep, Reading, best_so_far
 from .recombination import recombined
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
 from .source import Source
 from .strategies import extended_constraints, for_one_search, widest_beam
+from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 
 class BeamSearch:
@@ -37,7 +36,7 @@ class BeamSearch:
         special: the ids that go with them.
         strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
-        language_model: its log-probabilities are added to the ensemble's, or None; in evaluation mode.
+        terms: change the scores of words, in this order; their models are in evaluation mode.
         dictionary: the target's, for messages.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
         shortlist: what words there are for a document; None: all.
@@ -56,7 +55,7 @@ class BeamSearch:
         special: SpecialTokens,
         strategy: Any,
         models: List[nn.Module],
-        language_model: Optional[Any],
+        terms: Sequence[SearchTerm],
         dictionary: Any,
         sample: Dict[str, Any],
         prefix_tokens: Optional[Tensor],
@@ -82,12 +81,9 @@ class BeamSearch:
         )  # fmt: skip
         self.vocabulary = output_vocabulary(models, net_input, self.candidates)
         self.special, self.start = in_columns(special, self.start, self.candidates)
-        self.language_model: Optional[LanguageModel] = None
-        if language_model is not None and settings.lm_weight:
-            self.language_model = LanguageModel(language_model, settings.lm_weight, self.vocabulary)
-        self.features: Optional[ExtractiveFeatures] = None
-        if settings.extractive_weights:
-            self.features = ExtractiveFeatures.of(net_input, settings.extractive_weights, self.vocabulary, dictionary)
+        self.batch = TermBatch(net_input, self.vocabulary, dictionary)
+        begun = [term.begin(self.batch) for term in terms]
+        self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
         self.prefix = None if prefix_tokens is None else self._checked_prefix(prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         ids = sample.get("id")
@@ -208,19 +204,20 @@ class BeamSearch:
             self.live.keep_documents(documents)
             self.sample_ids = self.sample_ids[documents]
             self.source = self.source.select(documents)
-            self.features = None if self.features is None else self.features.select(documents)
+            self.terms = [term.select(documents) for term in self.terms]
             self.prefix = None if self.prefix is None else self.prefix[documents]
             self.constraints = None if self.constraints is None else self.constraints[documents]
             self.strategy.prune_sentences(documents)
         self.ensemble.reorder(parents, documents, self.live.beam, first=step == 0)
+        for term in self.terms:
+            term.reorder(parents if step else torch.zeros_like(parents))  # the first step has one beam
         return True
 
     def _forbid_and_force(self, step: int, lprobs: Tensor) -> None:
         """Change the words' log-probabilities (B, beam, V) in place as the options want it, in fairseq's order."""
         settings, special = self.settings, self.special
-        for more in (self.language_model, self.features):
-            if more is not None:
-                more.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
+        for term in self.terms:
+            term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
         lprobs[..., special.pad] = -math.inf
         unknown, end = lprobs[..., special.unk].clone(), lprobs[..., special.eos].clone()
         if settings.unk_penalty:
@@ -378,7 +375,7 @@ class BeamSearch:
             return self.done.count(live.batch_rows) >= live.beam
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else (~self.source.padding).sum(1)
-        gain = max(0.0, -settings.unk_penalty) + (0.0 if self.features is None else self.features.largest_gain)
+        gain = max(0.0, -settings.unk_penalty) + gain_of(self.terms)
         longest = self.max_len + 1 if settings.early_stopping == "admissible" else step + 2
         bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

@@ -1,50 +1,70 @@
 """Fusion with a language model (``--lm-path``): its log-probabilities are added to those of the ensemble."""
 
-from typing import Any, Optional
+import math
+from typing import Any, Optional, Sequence
 
 from torch import Tensor, nn
 
+from ..layers.capabilities import decoder_capabilities
+from ..vocabulary.dictionary import known_words
 from ..vocabulary.output import OutputVocabulary
+from .terms import ActiveTerm, SearchTerm, TermBatch
 
 
-def check_dictionary(model: nn.Module, dictionary: Any, words: int) -> None:
-    """Raise ValueError if a language model does not begin with the summaries' words; unchecked if it has no dictionary.
+class LanguageModelTerm(SearchTerm):
+    """A language model in the search.
 
     Args:
-        dictionary: the target's. words: how many entries both must share: V, or all for models without a copy tail.
+        model: one of fairseq's. weight: of its log-probabilities (``--lm-weight``).
     """
-    own = getattr(getattr(model, "decoder", None), "dictionary", None)
-    if own is None or own.symbols[:words] == dictionary.symbols[:words]:
-        return
-    pairs = zip(own.symbols, dictionary.symbols[:words])
-    first = next((number for number, (mine, other) in enumerate(pairs) if mine != other), len(own))
-    found = f'"{own.symbols[first]}"' if first < len(own) else "nothing"
-    raise ValueError(
-        f"--lm-path: the language model must have the {words:,} known words of the summaries' dictionary, in the same "
-        f'order, and has {found} in the place of entry {first}, "{dictionary.symbols[first]}"; train it on data made '
-        "with --srcdict and that dictionary"
-    )
+
+    def __init__(self, model: nn.Module, weight: float):
+        self.model, self.weight = model, weight
+
+    @property
+    def models(self) -> Sequence[nn.Module]:
+        return (self.model,)
+
+    def check(self, models: Sequence[Any], dictionary: Any) -> None:
+        """Raise ValueError if the language model does not begin with the words that the summaries' models have.
+
+        A language model without a dictionary is not checked.
+        """
+        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in models)
+        words = known_words(dictionary) if has_tail else len(dictionary)
+        own = getattr(getattr(self.model, "decoder", None), "dictionary", None)
+        if own is None or own.symbols[:words] == dictionary.symbols[:words]:
+            return
+        pairs = zip(own.symbols, dictionary.symbols[:words])
+        first = next((number for number, (mine, other) in enumerate(pairs) if mine != other), len(own))
+        found = f'"{own.symbols[first]}"' if first < len(own) else "nothing"
+        raise ValueError(
+            f"--lm-path: the language model must have the {words:,} known words of the summaries' dictionary, in the "
+            f'same order, and has {found} in the place of entry {first}, "{dictionary.symbols[first]}"; train it on '
+            "data made with --srcdict and that dictionary"
+        )
+
+    def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
+        return _LanguageModel(self.model, self.weight, batch.vocabulary) if self.weight else None
 
 
-class LanguageModel:
+class _LanguageModel(ActiveTerm):
     """A language model in one search.
 
     It reads and scores known words only. A word of the document that is copied counts as the unknown word, both as
     the next word and among the words before.
 
     Args:
-        model: one of fairseq's, in evaluation mode. weight: of its log-probabilities.
-        vocabulary: of the search; None: the ensemble's ids are the dictionary's, and the model has them all.
+        model: in evaluation mode. weight: of its log-probabilities. vocabulary: see :class:`TermBatch`.
     """
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
+        # a negative weight rewards words that the language model finds unlikely, without limit
+        self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Add the next words' weighted log-probabilities, in place.
-
-        Args:
-            lprobs: (B, beam, V + K), by search id. tokens: (B, beam, t), search ids, start symbol included.
 
         Raises:
             ValueError: the model has fewer words than the ensemble.

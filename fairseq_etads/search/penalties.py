@@ -162,13 +162,15 @@ class Scoring:
             cost: cp of the words so far (B, beam); None: no coverage penalty.
             source_lengths: (B,) tokens without padding; needed for a coverage penalty of kind "wu".
             gain: how much log P can grow in each step that is left: 0, unless a negative --unkpen rewards the unknown
-                word.
+                word or a term of the search adds to it.
 
         log P only falls, and lp is monotone in the length, so log P / lp is largest at one of the two ends. The
         "summary" cost only grows, because coverage does. The "wu" cost falls, but each step spends an attention of 1:
         by Jensen's inequality the logarithms of S numbers whose sum is n add up to at most S log(n / S).
         """
         best = log_probs + gain * (longest - shortest + 1)
+        if gain == math.inf:
+            best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # or it would not be a number
         best = torch.maximum(best / self.divisor(shortest), best / self.divisor(longest))
         if cost is None:
             return best

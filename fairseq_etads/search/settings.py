@@ -7,12 +7,12 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from fairseq import search as fairseq_search
 
 from ..layers.pointer import Selection
-from ..systems.abs.features import parse_weights
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .call_options import DEFAULTS, OPTIONS
 from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
 from .penalties import Scoring, check_choice, check_types
+from .terms import SYSTEMS, parse_option
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
@@ -31,7 +31,7 @@ class SearchSettings:
         match_source_len: a summary has at most as many tokens as its source (``--match-source-len``: as many).
         no_repeat_ngram_size: no n words of a summary occur in it twice; 0: off.
         lm_weight: weight of the language model's log-probabilities, if there is one.
-        extractive_weights: weights of log p and of the features of :mod:`.extractive`; (): the score is log p.
+        extractive_weights: weights of log p and of the features of ABS; (): the score is log p.
         recombine: of hypotheses with the same so many last words only the best goes on; 0: off.
         tokens_to_suppress: words that are never produced.
         ngram_ignore_tokens: words that may repeat; an n-gram that contains one is never blocked.
@@ -102,7 +102,8 @@ class SearchSettings:
         for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
             words = options.get(name, getattr(cls, name))
             options[name] = tuple(words.split() if isinstance(words, str) else words)
-        options["extractive_weights"] = parse_weights(options.get("extractive_weights", cls.extractive_weights))
+        for name in SYSTEMS:
+            options[name] = parse_option(name, options.get(name, getattr(cls, name)))
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
         return cls(scoring=Scoring(**scoring), **options)
 

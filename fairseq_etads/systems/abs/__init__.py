@@ -8,5 +8,6 @@ Recipe: ``scripts/reproduce/abs_gigaword.sh``. Page: ``docs/abs.md``.
 Tests: ``tests/unit/systems/abs``, ``tests/e2e/abs_checks.py``.
 """
 
+from . import features as features
 from . import model as model
 from .options import PRESETS as PRESETS

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...search.hypotheses import Results
+from ...search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
 from ...vocabulary.batch_vocab import number_by_first_occurrence
 from ...vocabulary.dictionary import known_words
 from ...vocabulary.output import OutputVocabulary
@@ -61,7 +62,30 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
             )
 
 
-class ExtractiveFeatures:
+class ExtractiveTerm(SearchTerm):
+    """The term of ``--extractive-weights``.
+
+    Args:
+        weights: α.
+    """
+
+    def __init__(self, weights: Sequence[float]):
+        self.weights = weights
+
+    def check(self, models: Sequence[Any], dictionary: Any) -> None:
+        check_one_vocabulary(models, dictionary)
+
+    def begin(self, batch: TermBatch) -> ActiveTerm:
+        return ExtractiveFeatures.of(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
+
+    def finish(self, results: Results, batch: TermBatch) -> None:
+        add_features(results, batch.net_input["src_tokens"], self.weights, batch.dictionary)
+
+
+register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
+
+
+class ExtractiveFeatures(ActiveTerm):
     """The weighted features in one search over B documents. U is the most distinct words that a document has.
 
     Args:
@@ -71,6 +95,8 @@ class ExtractiveFeatures:
 
     def __init__(self, words: Tensor, weights: Sequence[float]):
         self.weights = weights
+        self.scale = weights[0]
+        self.largest_gain = sum(max(0.0, weight) for weight in weights[1:])
         self.words = words
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
@@ -108,11 +134,6 @@ class ExtractiveFeatures:
         vocabulary = vocabulary or OutputVocabulary(known_words(dictionary), dictionary.unk())
         words = vocabulary.search_ids(tokens)
         return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
-
-    @property
-    def largest_gain(self) -> float:
-        """The most that a word's features can add to its log-probability."""
-        return sum(max(0.0, weight) for weight in self.weights[1:])
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Weigh the next words' log-probabilities and add their other features, in place.

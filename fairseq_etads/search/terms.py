@@ -1,0 +1,146 @@
+"""Terms of the search: objects that change the score of every word at every step.
+
+A :class:`SearchTerm` belongs to a generator. For each batch it makes an :class:`ActiveTerm`, which the search calls at
+every step. The language model (``--lm-path``) is a term. So are the features of ABS (``--extractive-weights``), which
+their system registers with :func:`register_option_term`. ``SummaryGenerator(..., terms=[...])`` takes further ones.
+"""
+
+import abc
+import math
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+from torch import Tensor, nn
+
+from ..vocabulary.output import OutputVocabulary
+from .hypotheses import Results
+
+
+class TermBatch(NamedTuple):
+    """The batch of B documents that one search is about.
+
+    Attributes:
+        net_input: the models' input; "src_tokens" (B, S) are ids of the documents' dictionary.
+        vocabulary: translates between ids of the dictionary and search ids; None: they are the same.
+        dictionary: the summaries' dictionary.
+    """
+
+    net_input: Dict[str, Any]
+    vocabulary: Optional[OutputVocabulary]
+    dictionary: Any
+
+    def search_ids(self, words: Tensor) -> Tensor:
+        """Ids of the dictionary (B, n) -> search ids, by which log-probabilities are indexed.
+
+        A word that neither the model can generate nor the document offers for copying becomes the unknown word.
+        """
+        return words if self.vocabulary is None else self.vocabulary.search_ids(words)
+
+
+class ActiveTerm(abc.ABC):
+    """A term in one search. B counts the documents that are not finished yet; beam is 1 in the first step.
+
+    Attributes:
+        largest_gain: the most that the term adds to a word's score in one step. Early stopping relies on it; infinity,
+            the default, is always right and lets no search with ``--early-stopping admissible`` end early.
+        scale: the factor, above 0, by which the term multiplies the scores that it is given before it adds to them.
+    """
+
+    largest_gain: float = math.inf
+    scale: float = 1.0
+
+    @abc.abstractmethod
+    def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
+        """Change the scores of the next words in place.
+
+        Args:
+            lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids so far, the start symbol first.
+        """
+
+    def select(self, documents: Tensor) -> "ActiveTerm":
+        """The term for some of the documents (indices, (n,)). Override it if the term has a state per document."""
+        return self
+
+    def reorder(self, parents: Tensor) -> None:  # noqa: B027  # optional
+        """Let each hypothesis continue another one. Override it if the term has a state per hypothesis.
+
+        Args:
+            parents: (B, beam'), for each new hypothesis its parent's place among the beams of the last
+                :meth:`add_to`, after :meth:`select`.
+        """
+
+
+class SearchTerm(abc.ABC):
+    """A term of a generator."""
+
+    @property
+    def models(self) -> Sequence[nn.Module]:
+        """Models that the term reads: in evaluation mode during a search, which keeps to their positions."""
+        return ()
+
+    def check(self, models: Sequence[Any], dictionary: Any) -> None:  # noqa: B027  # optional
+        """Raise ValueError if the term does not go with the ensemble ``models`` or the summaries' dictionary."""
+
+    @abc.abstractmethod
+    def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
+        """The term for one search, or None if it adds nothing to this batch.
+
+        Raises:
+            ValueError: the term does not go with these data.
+        """
+
+    def finish(self, results: Results, batch: TermBatch) -> None:  # noqa: B027  # optional
+        """Add keys to the finished hypotheses, in place. Their "tokens" are ids of the dictionary."""
+
+
+def gain_of(terms: Iterable[ActiveTerm]) -> float:
+    """The most that the terms, in their order, together add to a word's log-probability in one step."""
+    gain = 0.0
+    for term in terms:
+        gain = gain * term.scale + term.largest_gain
+    return gain
+
+
+class _OptionTerm(NamedTuple):
+    parse: Callable[[Any], Any]
+    make: Callable[[Any], SearchTerm]
+
+
+_OPTION_TERMS: Dict[str, _OptionTerm] = {}
+SYSTEMS = {"extractive_weights": "abs"}
+"""Options of decoding that a system of ``fairseq_etads/systems/`` implements."""
+
+
+def register_option_term(option: str, parse: Callable[[Any], Any], make: Callable[[Any], SearchTerm]) -> None:
+    """Let an option of decoding add a term to the search.
+
+    Args:
+        option: a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
+        parse: its value as given -> the value in the settings, which is false if the option is off; raises ValueError
+            for an impossible one.
+        make: the parsed value -> the term.
+    """
+    _OPTION_TERMS[option] = _OptionTerm(parse, make)
+
+
+def parse_option(option: str, value: Any) -> Any:
+    """The value of a registered option in the settings; () if it is off.
+
+    Raises:
+        ValueError: the value is impossible, or the system that the option belongs to is missing.
+    """
+    if option in _OPTION_TERMS:
+        return _OPTION_TERMS[option].parse(value)
+    if value is None or len(value) == 0:
+        return ()
+    flag = f"--{option.replace('_', '-')}"
+    shown = value if isinstance(value, str) else ",".join(map(str, value))
+    raise ValueError(
+        f'{flag} {shown}: belongs to the system "{SYSTEMS[option]}", and this installation has no '
+        f"fairseq_etads/systems/{SYSTEMS[option]}: leave {flag} out"
+    )
+
+
+def option_terms(settings: Any) -> List[SearchTerm]:
+    """The terms of the registered options that are on."""
+    values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
+    return [term.make(value) for term, value in values if value]
