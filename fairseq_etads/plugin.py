@@ -12,7 +12,7 @@ from .systems.rewards import augmented, self_critical  # noqa: E402
 from .systems.rewriting import criterion as rewriting_criterion  # noqa: E402
 from .systems.rewriting import model as rewriting_model  # noqa: E402
 from .text import tokenizer  # noqa: E402
-from .training import lazy_optimisers, muon, nll, selection, task  # noqa: E402
+from .training import lazy_optimisers, muon, nll, schedulers, selection, task  # noqa: E402
 
 __all__ = [
     "abs_model",
@@ -26,6 +26,7 @@ __all__ = [
     "rewriting_criterion",
     "rewriting_model",
     "rnn",
+    "schedulers",
     "selection",
     "selector",
     "self_critical",

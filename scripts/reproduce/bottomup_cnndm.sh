@@ -57,7 +57,7 @@ train_summariser() {
 train_tagger() {
     [ -f "$prepared/bin/labels.words.valid" ] || etads-labels "$prepared" --kind words --subset train valid test
     train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \
-        --maximize-best-checkpoint-metric --patience 10 --seed "$2"
+        --maximize-best-checkpoint-metric --validate-interval-updates -1 --patience 10 --seed "$2"
 }
 
 DECODE=(--beam 10 --min-len 35 --max-len 100 --length-penalty-type wu --lenpen 0.9 --coverage-penalty 5 --no-repeat-ngram-size 3
