@@ -7,7 +7,7 @@ distributed.install()
 
 from . import systems  # noqa: E402
 from .models import rnn, selector, transformer  # noqa: E402
-from .training import lazy_optimisers, muon, nll, selection, task  # noqa: E402
+from .training import lazy_optimisers, muon, nll, schedulers, selection, task  # noqa: E402
 
 systems.register()
 
@@ -18,6 +18,7 @@ __all__ = [
     "muon",
     "nll",
     "rnn",
+    "schedulers",
     "selection",
     "selector",
     "systems",

@@ -67,7 +67,7 @@ supervise() {
 end_by() {
     kill -TERM "$2" 2>/dev/null || true
     wait "$2" 2>/dev/null || true
-    [ "$1" != INT ] || echo "$(basename "$0"): interrupted; the same command goes on from here" >&2
+    [ "$1" != INT ] || echo "$(basename "$0"): interrupted; the same command skips what is done" >&2
     exit $((128 + $(kill -l "$1")))
 }
 

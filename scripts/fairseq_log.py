@@ -145,7 +145,7 @@ class Watcher:
             self._progress(text)
         elif module == "valid":
             self._validated(text)
-        elif text.startswith("validation sample "):
+        elif text.startswith(("validation sample ", "training plan: ")):
             self.say(shorten(text), False)
         elif text.startswith("train ") and "left out)" in text:
             option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
@@ -219,6 +219,15 @@ class Watcher:
         self.shown_at = now
         return True
 
+    def interrupted(self) -> None:
+        """Say from which step the same command continues."""
+        if "train" not in os.path.basename(self.command[0]):
+            return
+        if self.saved:
+            self.say(f"interrupted; step {self.saved:,} is saved, and the same command continues from there", False)
+        else:
+            self.say("interrupted before anything was saved: the same command begins again", False)
+
     def end(self, status: int, log: str) -> None:
         """Say how it ended."""
         if self.empty:
@@ -257,17 +266,16 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
-    leaving = False
+    ended_by = 0
 
     def leave(number: int, frame: object) -> None:
-        nonlocal leaving
-        if leaving:  # the first signal's wait goes on behind this one; a second wait would wait for it for ever
+        """Let the command save what it has, and read what it says of it; a second signal ends it at once."""
+        nonlocal ended_by
+        if ended_by:
             child.kill()
-            return
-        leaving = True
-        child.terminate()
-        child.wait()
-        sys.exit(128 + number)
+        else:
+            ended_by = number
+            child.terminate()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -297,7 +305,11 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher) -> int:
             child.wait()
             raise
         watcher.read(line.decode("utf-8", "replace").rstrip("\n"))
-    return child.wait()
+    status = child.wait()
+    if ended_by:
+        watcher.interrupted()
+        sys.exit(128 + ended_by)
+    return status
 
 
 def main() -> int:

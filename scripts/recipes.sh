@@ -333,7 +333,7 @@ train_convolutional() {
     local run=$1 data=$2
     shift 2
     train_once "$run" "$data/prepared" --optimizer nag --momentum 0.99 --clip-norm 0.1 --lr-scheduler reduce_lr_on_plateau \
-        --lr-shrink 0.1 --required-batch-size-multiple 1 "$@"
+        --lr-shrink 0.1 --validate-interval-updates -1 --required-batch-size-multiple 1 "$@"
 }
 
 # summarise_and_score RUN DATA [options of generate.sh]: RUN/summaries.txt of the test documents, and their scores, RUN/rouge.json.

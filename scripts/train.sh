@@ -29,8 +29,9 @@
 # DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). Summaries at each validation:
 # ... -- --validation-samples 3
 #
-# Checkpoints are written every 1,000 steps and at the end of every epoch; the last and the best are kept. Ctrl-C interrupts
-# training, and the same command goes on from the last checkpoint.
+# Validated and saved every 1,000 steps and at the end of every epoch (-- --validate-interval-updates N: every N steps); the last
+# and the best checkpoint are kept. Ctrl-C saves the step that is reached, and the same command continues from there; if the
+# machine stops, at most ten minutes are lost (-- --save-interval-minutes N).
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

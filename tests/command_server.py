@@ -222,8 +222,9 @@ def _run(commands, argv, directory, environment) -> object:
         return None
     module, _, function = commands[argv[0]].partition(":")
     command = import_module(module)
-    for patches in ("compat", "distributed"):  # --user-dir installs them when the command's module is there already
-        import_module(f"fairseq_etads.platform.{patches}").install()
+    # --user-dir installs them when the module of the command is there already
+    for patches in ("platform.compat", "platform.distributed"):
+        import_module(f"fairseq_etads.{patches}").install()
     return getattr(command, function)()
 
 

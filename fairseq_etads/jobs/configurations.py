@@ -55,7 +55,7 @@ _CONVOLUTIONAL: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.99},
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
     "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
-    "dataset": {"batch_size": 64},
+    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 
 # Rush et al. 2015 and their release: plain gradient descent, whose rate is halved after an epoch without a better loss
@@ -64,7 +64,7 @@ _LANGUAGE_MODEL: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
     "optimization": {"lr": [0.1], "max_epoch": 20},
-    "dataset": {"batch_size": 64},
+    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 _OF_SYSTEMS = {"convs2s": _CONVOLUTIONAL, "abs": _LANGUAGE_MODEL}
 
@@ -88,14 +88,14 @@ def _ras(rate: float) -> Dict[str, Any]:
         "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent; fairseq's sgd has no Hydra options
         "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
         "optimization": {"lr": [rate], "clip_norm": 2.0},
-        "dataset": {"batch_size": 32},
+        "dataset": {"batch_size": 32, "validate_interval_updates": -1},
     }
 
 
 _GATED = {
     **_on_plateau(1e-3, 0),
     "task": {"truncate_source": 100, "truncate_target": 50},
-    "dataset": {"batch_size": 64},
+    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 _GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
 _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt begins with BART's weights
@@ -132,17 +132,18 @@ _OWN: Dict[str, Dict[str, Any]] = {
     "entail_s2s": {
         "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
         "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
-        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "sentence_avg": True},
-        "dataset": {"batch_size": 64},
+        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5, "lr_patience": 11},
+        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "max_epoch": 100, "sentence_avg": True},
+        "dataset": {"batch_size": 64, "validate_interval_updates": 2000},
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
     },
     "sentence_rewriter": {
-        **_on_plateau(1e-3, 0),
         "task": {"truncate_source": 100, "truncate_target": 30},
         "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
+        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5},
         "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
-        "dataset": {"batch_size": 32},
+        "dataset": {"batch_size": 32, "validate_interval_updates": 3000},
+        "checkpoint": {"patience": 5},
     },
     "ras_elman": _ras(0.5),
     "ras_lstm": _ras(0.1),

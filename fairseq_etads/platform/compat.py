@@ -40,6 +40,8 @@ with importing_fairseq():
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
 
+from . import training_loop
+
 logger = logging.getLogger(__name__)
 
 
@@ -190,25 +192,6 @@ def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
     return persistent_save
 
 
-def _stopping(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the ``train`` of fairseq-train, an epoch, so that no step is taken after --max-update.
-
-    fairseq looks at the number of steps after each step only. Started again after its last checkpoint, by somebody who
-    could not know that it had finished, it would train one step more.
-    """
-
-    @functools.wraps(train)
-    def train_epoch(cfg: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
-        limit = cfg.optimization.max_update
-        if 0 < limit <= trainer.get_num_updates():
-            logger.info(f"--max-update {limit}: the checkpoint has had {trainer.get_num_updates()} updates; done")
-            return [None], True
-        return train(cfg, trainer, *args, **kwargs)
-
-    train_epoch.is_patched = True  # type: ignore[attr-defined]
-    return train_epoch
-
-
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
     """Copy a local file so that half a file never stands under the final name; replaces fairseq's ``PathManager.copy``.
 
@@ -355,7 +338,7 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Patch fairseq: safe loading and whole files of checkpoints, an end of training in time, bare --replace-unk.
+    """Patch fairseq: safe loading and whole files of checkpoints, fairseq-train's loop, bare --replace-unk.
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
     matrices in half precision, --fp16 on CPUs, and gradients clipped on CPUs of machines with GPUs.
@@ -374,8 +357,8 @@ def install() -> None:
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
     command: Any = sys.modules.get("fairseq_cli.train")  # complete before the plugin is imported in fairseq-train only
-    if hasattr(command, "train") and not hasattr(command.train, "is_patched"):
-        command.train = _stopping(command.train)
+    if hasattr(command, "train"):
+        training_loop.install(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
         GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):

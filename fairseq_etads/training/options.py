@@ -138,6 +138,13 @@ class SummarizationConfig(FairseqDataclass):
             "shuffle batches, as fairseq does; Nallapati et al.: 10)",
         },
     )
+    save_interval_minutes: float = field(
+        default=10.0,
+        metadata={
+            "help": "save checkpoint_last.pt every N minutes, without validation, so that an interrupted training can "
+            "continue from there (0: only where --save-interval and --save-interval-updates say so)"
+        },
+    )
     allow_unk: bool = field(
         default=SearchSettings.allow_unk,
         metadata={"help": "let pointer models write <unk>; by default they copy some word instead"},

@@ -42,8 +42,8 @@ begin_gigaword "$all" 119505 68885
 for seed in $seeds; do
     model=$out/abs-$seed
     train_once "$model" "$data/prepared" --arch abs --optimizer sgd --lr 0.1 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 \
-        --batch-size 64 --required-batch-size-multiple 1 --max-epoch 20 --truncate-source 100 --truncate-target 50 \
-        --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        --batch-size 64 --required-batch-size-multiple 1 --max-epoch 20 --validate-interval-updates -1 \
+        --truncate-source 100 --truncate-target 50 --seed "$seed" ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
     for row in $rows; do
         run=$out/$row-$seed
         decoding=(--beam 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)

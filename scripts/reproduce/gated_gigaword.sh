@@ -44,7 +44,8 @@ for seed in $seeds; do
         esac
         train_once "$run" "$data/prepared" --arch "$arch" --optimizer adam --lr 1e-3 --lr-scheduler reduce_lr_on_plateau \
             --lr-shrink 0.5 --lr-patience 0 --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \
-            --max-epoch "$epochs" --truncate-source 100 --truncate-target 50 --seed "$seed" "${options[@]}" \
+            --max-epoch "$epochs" --validate-interval-updates -1 --truncate-source 100 --truncate-target 50 --seed "$seed" \
+            "${options[@]}" \
             ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
         decoding=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- --replace-unknown)
         summarise_and_score "$run" "$data" "${decoding[@]}"

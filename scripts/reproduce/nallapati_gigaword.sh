@@ -62,7 +62,7 @@ esac
 # taught to write <unk> for words that are no candidates, so <unk> must be allowed
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
-    --max-epoch 15 --save-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" ${begin[@]+"${begin[@]}"} ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
 search=(--beam 5 --max-len 30 ${device[@]+"${device[@]}"} -- ${decoding[@]+"${decoding[@]}"})
 summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${search[@]}"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "$row=$run/summaries.txt" \

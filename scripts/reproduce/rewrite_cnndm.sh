@@ -21,11 +21,12 @@
 #
 # As in the paper and its code: pairs of sentences by ROUGE-L recall; an abstractor of 256 with vectors of 128, on sentences of 100
 # and 30 words; an extractor that reads 60 sentences of 100 words, 3 x 100 filters, LSTMs of 256; both with Adam, rate 0.001, batches
-# of 32, gradient norm at most 2, validated every 3,000 steps, the end after 5 validations without a better loss. Rewards: rate
-# 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, the end after 3 without a better one.
-# Deviations: the rate is halved at the end of an epoch without a better validation and not after each validation; vectors begin at
-# random without --vectors (the paper: word2vec on the training text); text is that of scripts/prepare_cnndm.sh, and sentences are
-# detokenised and prepared again; five sentences in the first row are this recipe's choice; docs/rewrite.md lists those of the models.
+# of 32, gradient norm at most 2, validated every 3,000 steps, the rate halved after a validation without a better loss, the end
+# after 5 of them. Rewards: rate 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, the end after 3 without a
+# better one.
+# Deviations: vectors begin at random without --vectors (the paper: word2vec on the training text); the end of an epoch counts as one
+# more validation; text is that of scripts/prepare_cnndm.sh, and sentences are detokenised and prepared again; five sentences in the
+# first row are this recipe's choice; docs/rewrite.md lists the deviations of the models.
 # Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
@@ -46,7 +47,7 @@ vectors=(${vectors:+--encoder-embed-path "$vectors"})
 train() {
     local part=$1 seed=$2 every=$3 patience=$4
     shift 4
-    train_rewriter "$part" "$seed" --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --validate-interval-updates "$every" \
+    train_rewriter "$part" "$seed" --lr-scheduler reduce_lr_on_validation --lr-shrink 0.5 --validate-interval-updates "$every" \
         --patience "$patience" --max-update "$steps" "$@"
 }
 

@@ -4,7 +4,6 @@ import io
 import os
 import pickle
 import tarfile
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -168,14 +167,6 @@ def test_a_checkpoint_is_saved_anew_after_a_full_disk(tmp_path, monkeypatch):
     assert len(attempts) == 2
     assert (tmp_path / "a.pt").read_bytes().startswith(b"PK\x03\x04")
     assert checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "a.pt"))["extra_state"] == EXTRA
-
-
-@pytest.mark.parametrize("limit, updates, trains", [(20, 19, True), (20, 20, False), (20, 21, False), (0, 99, True)])
-def test_no_step_is_taken_after_the_last(limit, updates, trains):
-    trainer = SimpleNamespace(get_num_updates=lambda: updates)
-    cfg = SimpleNamespace(optimization=SimpleNamespace(max_update=limit))
-    result = compat._stopping(lambda *arguments: "an epoch")(cfg, trainer, None, None)
-    assert result == ("an epoch" if trains else ([None], True))
 
 
 def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def test_every_recipe_of_a_paper_is_on_the_page():
     assert papers - {"bart_cnndm.sh", "convs2s_gigaword.sh"} == {recipe for recipe, _ in NAMED}
 
 
-OF_OTHER_TABLES = ("words-1vt2k-temp-att", "ABS+", "words-lvt2k-1sent")
+OF_OTHER_TABLES = ("words-1vt2k-temp-att", "words-lvt2k-1sent")
 """Rows for which the recipe gives the figures of another table."""
 
 

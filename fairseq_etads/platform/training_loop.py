@@ -1,0 +1,267 @@
+"""fairseq-train's loop: when it validates and saves, what an interruption saves, and its plan, logged at the start.
+
+:func:`install` replaces parts of ``fairseq_cli.train``, which :mod:`.compat` calls if that command is running.
+"""
+
+import functools
+import logging
+import math
+import os
+import signal
+import threading
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+
+from .deferred import STATISTICS, deferred
+
+with deferred(*STATISTICS):
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+class _Interrupted(BaseException):
+    """A signal that arrived during a validation, where the training can be saved as it is."""
+
+
+class Interruption:
+    """Ends a training by SIGINT or SIGTERM after the update in progress, so that it can be saved first.
+
+    A second signal ends it at once. Only a training in one process is saved: in others, each process would have to
+    learn of the signal in the same update.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.process = 0
+        self.may_raise = False
+        """Whether the handler may raise, because no weight is being changed."""
+
+    def watch(self) -> None:
+        """Handle the signals that are not ignored."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.process = os.getpid()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) not in (signal.SIG_IGN, self._handle):
+                signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if os.getpid() != self.process:  # a worker that reads data; Ctrl-C reaches it, too, before its batch is used
+            if number == signal.SIGTERM:
+                os._exit(128 + number)
+            return
+        for handled in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(handled) == self._handle:
+                signal.signal(handled, signal.SIG_DFL)
+        self.number = number
+        if self.may_raise:
+            raise _Interrupted
+
+    def end(self) -> NoReturn:
+        """Exit with the status that shells give to the signal."""
+        raise SystemExit(128 + self.number)
+
+
+_interruption = Interruption()
+_last_save = {"minutes": 0.0}
+
+
+def is_over(cfg: Any, trainer: Any) -> bool:
+    """Whether --max-update or --stop-time-hours ends training now."""
+    updates, limit = trainer.get_num_updates(), cfg.optimization.max_update
+    if 0 < limit <= updates:
+        logger.info(f"Stopping training due to num_updates: {updates} >= max_update: {limit}")
+        return True
+    hours, most = trainer.cumulative_training_time() / 3600, cfg.optimization.stop_time_hours
+    if 0 < most < hours:
+        logger.info(f"Stopping training due to cumulative_training_time: {hours} > stop_time_hours: {most} hour(s)")
+        return True
+    return False
+
+
+def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
+    """Whether to validate and whether to save after this update.
+
+    With ``--validate-interval-updates 0``, its default, training validates at each save, as in fairseq. With N above 0
+    it validates every N updates and with -1 only at the end of an epoch, and ``--save-interval-updates`` only saves.
+    A validation is always followed by a save, or the best checkpoint would be missed.
+    """
+    interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
+    every = cfg.checkpoint.save_interval_updates
+    save = is_last or (end_of_epoch and epoch % cfg.checkpoint.save_interval == 0)
+    save = save or (every > 0 and updates > 0 and updates % every == 0 and updates >= after)
+    validate = is_last or (end_of_epoch and epoch % cfg.dataset.validate_interval == 0)
+    if interval:
+        now = interval > 0 and updates > 0 and updates % interval == 0
+        validate = validate or now
+        save = save or (now and not cfg.dataset.disable_validation and updates >= after)
+    else:
+        validate = validate or (save and not end_of_epoch)
+    return validate and not cfg.dataset.disable_validation and updates >= after, save
+
+
+def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
+    """Whether --save-interval-minutes have passed since the last save; all processes find the same."""
+    interval = getattr(cfg.task, "save_interval_minutes", 0) or 0
+    return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
+
+
+def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
+    def validate_and_save(
+        cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
+    ) -> Tuple[List[Optional[float]], bool]:
+        """Validate and save after an update where :func:`due` says so; replaces fairseq's function of this name."""
+        stop = is_over(cfg, trainer)
+        validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
+        losses: List[Optional[float]] = [None]
+        if validate and not _interruption.number:
+            # at the end of an epoch the scheduler waits for the loss
+            _interruption.may_raise = not end_of_epoch
+            try:
+                losses = command.validate(cfg, trainer, task, epoch_itr, valid_subsets)
+            except _Interrupted:
+                pass
+            finally:
+                _interruption.may_raise = False
+        step = getattr(trainer.lr_scheduler, "step_validation", None)
+        if step is not None and losses[0] is not None:
+            step(losses[0])
+        stop |= command.should_stop_early(cfg, losses[0])
+        if save or stop or _interruption.number or _is_time_to_save(cfg, trainer):
+            path = checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, losses[0])
+            _last_save["minutes"] = trainer.cumulative_training_time() / 60
+            if path is not None and hasattr(task, "post_save"):
+                task.post_save(path, trainer.get_num_updates())
+        if _interruption.number:
+            name = signal.Signals(_interruption.number).name
+            logger.info(f"Interrupted by {name} after {trainer.get_num_updates()} updates")
+            _interruption.end()
+        return losses, stop
+
+    validate_and_save.is_patched = True  # type: ignore[attr-defined]
+    return validate_and_save
+
+
+def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the ``train`` of fairseq-train, an epoch: log the plan first, and take no update after --max-update.
+
+    fairseq looks at the number of updates after each update only. Started again after its last checkpoint, by somebody
+    who could not know that it had finished, it would train one update more.
+    """
+
+    @functools.wraps(train)
+    def train_epoch(cfg: Any, trainer: Any, task: Any, epoch_itr: Any) -> Any:
+        limit = cfg.optimization.max_update
+        if 0 < limit <= trainer.get_num_updates():
+            logger.info(f"--max-update {limit}: the checkpoint has had {trainer.get_num_updates()} updates; done")
+            return [None], True
+        if not getattr(train_epoch, "has_begun", False):
+            train_epoch.has_begun = True  # type: ignore[attr-defined]
+            _last_save["minutes"] = trainer.cumulative_training_time() / 60
+            for line in plan(cfg, epoch_itr):
+                logger.info(f"training plan: {line}")
+            if cfg.distributed_training.distributed_world_size == 1:
+                _interruption.watch()
+        return train(cfg, trainer, task, epoch_itr)
+
+    train_epoch.is_patched = True  # type: ignore[attr-defined]
+    return train_epoch
+
+
+def _in_epochs(updates: float, updates_per_epoch: int) -> str:
+    epochs = updates / updates_per_epoch
+    return f"{epochs:.{0 if epochs == round(epochs) else 2 if epochs < 1 else 1}f} epoch{'' if epochs == 1 else 's'}"
+
+
+def plan(cfg: Any, epoch_itr: Any) -> List[str]:
+    """Effective values of a training: updates in an epoch, validation interval, patience, peak rate, batch.
+
+    Args:
+        epoch_itr: the iterator of its first epoch.
+    """
+    freq = cfg.optimization.update_freq[0]
+    per_epoch = max(math.ceil(len(epoch_itr) / freq), 1)
+    lines = [f"{per_epoch:,} updates in an epoch"]
+    interval, saves = cfg.dataset.validate_interval_updates, cfg.checkpoint.save_interval_updates
+    every = interval if interval > 0 else saves if interval == 0 and saves > 0 else 0
+    if cfg.dataset.disable_validation:
+        lines.append("no validation")
+    elif every > 0:
+        at_end = " and at the end of each epoch" if cfg.dataset.validate_interval == 1 else ""
+        lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)}){at_end}")
+    else:
+        epochs = cfg.dataset.validate_interval
+        every = epochs * per_epoch
+        lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
+    patience = cfg.checkpoint.patience
+    if patience > 0 and not cfg.dataset.disable_validation:
+        # a validation at the end of an epoch counts as well
+        most = patience * every
+        metric = cfg.checkpoint.best_checkpoint_metric
+        lines.append(
+            f"patience: training ends after {patience} validations without a better {metric}, at most {most:,} updates "
+            f"({_in_epochs(most, per_epoch)})"
+        )
+    scheduler = getattr(cfg.lr_scheduler, "_name", None) or "fixed"
+    warmup = getattr(cfg.lr_scheduler, "warmup_updates", 0) or 0
+    after = f" after {warmup:,} updates of warm-up" if warmup else ""
+    lines.append(f"peak rate {max(cfg.optimization.lr):.3g}{after} ({scheduler})")
+    tokens = _source_tokens(epoch_itr)
+    if tokens is not None:
+        shards = getattr(epoch_itr, "num_shards", 1) * freq
+        update = f", {tokens * shards:,.0f} in an update" if shards > 1 else ""
+        lines.append(f"{tokens:,.0f} source tokens in a batch on average{update}")
+    return lines
+
+
+def _source_tokens(epoch_itr: Any) -> Optional[float]:
+    """Mean number of source tokens in a batch; None for data of another kind."""
+    sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
+    if sizes is None or not batches:
+        return None
+    try:
+        return sum(float(sizes[list(batch)].sum()) for batch in batches) / len(batches)
+    except (IndexError, TypeError, ValueError):
+        return None
+
+
+def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``Trainer.save_checkpoint``: the count of --patience is saved, too."""
+
+    @functools.wraps(save)
+    def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
+        state = command.should_stop_early
+        if hasattr(state, "best"):
+            extra_state = {**extra_state, "patience": {"best": state.best, "num_runs": state.num_runs}}
+        return save(self, filename, extra_state)
+
+    save_checkpoint.is_patched = True  # type: ignore[attr-defined]
+    return save_checkpoint
+
+
+def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``load_checkpoint``: a training that resumes counts on where it was; fairseq's would count from 0."""
+
+    @functools.wraps(load)
+    def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
+        extra_state, epoch_itr = load(cfg, trainer, **arguments)
+        saved = (extra_state or {}).get("patience")
+        # fairseq takes the best over unless meters or the optimiser are reset, as for --finetune-from-model
+        if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
+            command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
+        return extra_state, epoch_itr
+
+    load_checkpoint.is_patched = True  # type: ignore[attr-defined]
+    return load_checkpoint
+
+
+def install(command: Any) -> None:
+    """Patch the module of fairseq-train. May be called again."""
+    if not hasattr(command.train, "is_patched"):
+        command.train = planned_epoch(command.train)
+        command.validate_and_save = _replacing_validate_and_save(command)
+    if not hasattr(Trainer.save_checkpoint, "is_patched"):
+        Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
+    if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
+        checkpoint_utils.load_checkpoint = _loading_patience(checkpoint_utils.load_checkpoint, command)

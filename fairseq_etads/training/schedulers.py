@@ -1,0 +1,40 @@
+"""``--lr-scheduler reduce_lr_on_validation``: a rate that falls after validations without a better result."""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional
+
+from fairseq.optim.lr_scheduler import register_lr_scheduler
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
+    ReduceLROnPlateauLRSchedule,
+    ReduceLROnPlateauLRScheduleConfig,
+)
+
+
+@dataclass
+class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
+    """Options of ``--lr-scheduler reduce_lr_on_validation``."""
+
+    lr_patience: int = field(
+        default=0, metadata={"help": "number of validations without improvement that do not yet reduce the rate"}
+    )
+
+
+@register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)
+class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
+    """fairseq's ``reduce_lr_on_plateau``, counted in validations instead of epochs (Chen and Bansal 2018)."""
+
+    def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
+        """Leave the rate: the validation at the end of the epoch has been counted."""
+        return super().step(epoch, None)
+
+    def step_validation(self, val_loss: float) -> None:
+        """Count a validation; the training loop calls it after each."""
+        if self.warmup_end:
+            self.lr_scheduler.step(val_loss)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Write the deviations of the recipes from the papers' numbers, which tests/reference/papers.yaml has, into a page.
+
+    scripts/paper_values.py docs/systems.md
+
+What stands between the two comments that name this script is replaced. Prints the table without an argument.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+import yaml
+
+TABLE = Path(__file__).parents[1] / "tests" / "reference" / "papers.yaml"
+BEGIN, END = "<!-- scripts/paper_values.py -->", "<!-- end of the table -->"
+
+
+class Value(NamedTuple):
+    """A number of a paper and of its recipe.
+
+    Attributes:
+        recipe: its entry in the table. kind: "training" or "search". run: its name without the seed.
+        paper: None if the paper does not say, or was not at hand.
+        where: section, "code", "memory" or "ours".
+        ours: the value that the recipe must have. why: it is another one; or a remark.
+    """
+
+    recipe: str
+    kind: str
+    run: str
+    option: str
+    paper: Any
+    where: str
+    ours: Any
+    why: Optional[str]
+
+
+def load() -> Dict[str, Any]:
+    """The table."""
+    return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
+
+
+def values(table: Dict[str, Any]) -> Iterator[Value]:
+    """All values of the table."""
+    for recipe, entry in table.items():
+        for kind in ("training", "search"):
+            for run, options in entry.get(kind, {}).items():
+                where = options.get("where", entry["where"])
+                for option, value in options.items():
+                    if option == "where":
+                        continue
+                    given = value if isinstance(value, dict) else {"paper": value}
+                    paper = given.get("paper")
+                    ours = given.get("ours", paper)
+                    yield Value(
+                        recipe, kind, run, option, paper, str(given.get("where", where)), ours, given.get("why")
+                    )
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else f"`{value}`"
+
+
+def markdown(table: Dict[str, Any]) -> str:
+    """Deviations and what is settled here, a row for each option of a recipe."""
+    lines: List[str] = ["| Recipe | Option | Paper | Here | Why |", "|---|---|---|---|---|"]
+    known = set()
+    for value in values(table):
+        if value.why is None:
+            continue
+        row = f"| {value.option} | {_shown(value.paper)} | {_shown(value.ours)} | {value.why} |"
+        if (value.recipe, row) not in known:
+            known.add((value.recipe, row))
+            lines.append(f"| `{value.recipe}` {row}")
+    memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
+    lines += [
+        "",
+        "Recipes with values from memory, for which no source was at hand: "
+        + ", ".join(f"`{name}`" for name in memory)
+        + ".",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    text = markdown(load())
+    if len(sys.argv) == 1:
+        print(text)
+        return
+    page = Path(sys.argv[1])
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    if not begin:
+        sys.exit(f"{page}: no line {BEGIN}")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

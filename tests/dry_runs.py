@@ -1,0 +1,81 @@
+"""Scripts run up to the end with stand-ins for the commands that they call, which only write down their arguments."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Iterable, List, Sequence, Tuple
+
+from documented import ROOT
+
+WITH_FILES = {
+    **dict.fromkeys(
+        ("--data", "--duc", "--tune", "--pg-data"), ("{}/text/test.source", "{}/text/test.target", "{}/prepared/")
+    ),
+    **dict.fromkeys(("--prepared", "--like"), ("{}/",)),
+    "--bart": ("{}/model.pt", "{}/dict.txt"),
+    "--entail-model": ("{}/config.json",),
+    "--text": ("{}/test.source", "{}/test.target", "{}/test.package"),
+    "--run": ("{}/prepared/", "{}/checkpoints/checkpoint_best.pt"),
+    **{f"--{name}": ("{}",) for name in ("input", "summaries", "references", "documents", "checkpoint", "shortlist")},
+}
+"""Option -> the files that a script wants to find where its value points; a folder stands for prepared data."""
+PREPARED = ("prepare.json", "bin/complete", "tokens/test.source", "tokens/valid.source")
+_STUB = r"""#!/bin/bash
+name=${0##*/} touched=()
+printf '%s\037' "$name" "$@" >> LOG
+printf '\036' >> LOG
+case $name in
+    etads-prepare) touched=(PREPARED) ;;
+    etads-debian) touched=("${!#}/test.package") ;;
+    python)
+        case $* in
+            *fairseq_log.py*)
+                while [ "$1" != -- ]; do shift; done
+                exec "${@:2}" ;;
+            *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
+            -*/prepared) printf '%s\n' --tokenizer etads ;;
+        esac ;;
+    fairseq-train)
+        while [ "$1" != --save-dir ]; do shift; done
+        touched=("$2/checkpoint_best.pt" "$2/checkpoint_last.pt") ;;
+esac
+for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; done
+"""
+"""A command that writes down its arguments, and makes empty files where scripts look for its results.
+
+As ``python`` it runs the command that scripts/fairseq_log.py is given, which writes down its own arguments, and prints
+what generate.sh wants to know of prepared data.
+"""
+
+
+def make_stubs(folder: Path, names: Iterable[str]) -> Path:
+    """A copy of the scripts with commands of these names that only write down how they were called."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    (folder / "bin").mkdir()
+    stub = _STUB.replace("LOG", f"'{folder / 'log'}'").replace("PREPARED", " ".join(f'"$2/{f}"' for f in PREPARED))
+    for name in [*names, "python"]:
+        (folder / "bin" / name).write_text(stub)
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+def provide(folder: Path, words: Sequence[str]) -> None:
+    """Make the files and folders that the options of a script name, in ``folder``."""
+    for option, value in zip(words, words[1:]):
+        for template in WITH_FILES.get(option, ()):
+            path = template.format(value)
+            for file in [path + name for name in PREPARED] if path.endswith("/") else [path]:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).touch()
+
+
+def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProcess, List[List[str]]]:
+    """Run a script where everything that it wants is there; returns the process and the calls of commands."""
+    (stubs / "log").write_text("")
+    provide(stubs, words)
+    environment = {**os.environ, "PATH": f"{stubs / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    result = subprocess.run(
+        words, cwd=stubs, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return result, [call.split("\037")[:-1] for call in (stubs / "log").read_text().split("\036")[:-1]]

@@ -1,0 +1,108 @@
+"""Trainings that are interrupted, saved and resumed, and when they validate."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import environment, run_command
+from toy import PLUGIN, SMALL_MODEL
+
+LOG = Path(__file__).parents[2] / "scripts" / "fairseq_log.py"
+UPDATES = 30
+
+
+def train_command(corpus, save, *options):
+    return [
+        *("fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.3"),
+        *("--lr", "1e-3", "--save-dir", str(save), "--no-epoch-checkpoints", "--log-interval", "1", *options),
+    ]
+
+
+def checkpoint(save):
+    return torch.load(save / "checkpoint_last.pt", weights_only=True)
+
+
+def updates_of(save):
+    return checkpoint(save)["optimizer_history"][-1]["num_updates"]
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    """A training without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    run_command(train_command(corpus, folder, "--max-update", str(UPDATES), "--disable-validation"), cwd=folder)
+    return folder
+
+
+def wait_for(path, text):
+    deadline = time.monotonic() + 120
+    while not path.exists() or text not in path.read_text():
+        assert time.monotonic() < deadline, path.read_text()[-2000:]
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number, watched", [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, whole, tmp_path, number, watched):
+    """All of it was lost, while the script said that the same command goes on from here."""
+    options = ("--max-epoch", "100000", "--disable-validation", "--data-buffer-size", "1")
+    command, log = train_command(corpus, tmp_path, *options), tmp_path / "log"
+    with open(tmp_path / "said", "w") as said:
+        process = subprocess.Popen(
+            [sys.executable, str(LOG), str(log), "--", *command] if watched else command,
+            cwd=tmp_path,
+            env=environment(anew=True),
+            stdout=said,
+            stderr=said,
+        )
+        log = log if watched else tmp_path / "said"
+        wait_for(log, "num_updates=3,")
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 128 + number, log.read_text()[-2000:]
+    reached = updates_of(tmp_path)
+    assert 3 <= reached < UPDATES, f"interrupted too late to show anything: {reached} updates"
+    assert f"Interrupted by {number.name} after {reached} updates" in log.read_text()
+    if watched:
+        said = f"interrupted; step {reached} is saved, and the same command continues from there"
+        assert said in (tmp_path / "said").read_text()
+
+    run_command(train_command(corpus, tmp_path, "--max-update", str(UPDATES), "--disable-validation"), cwd=tmp_path)
+    resumed = checkpoint(tmp_path)["model"]
+    for name, value in checkpoint(whole)["model"].items():
+        assert torch.equal(value, resumed[name]), f"{name} differs after resuming"
+
+
+def validated(output):
+    return [int(number) for number in re.findall(r"valid on 'valid' subset .*num_updates (\d+)", output)]
+
+
+def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart(corpus, tmp_path):
+    """With a rate of 0 no validation after the first is better."""
+    options = ["--lr", "0", "--save-interval-updates", "1", "--validate-interval-updates", "4", "--patience", "3"]
+    options += ["--validate-interval", "99"]
+    first = run_command(train_command(corpus, tmp_path, *options, "--max-update", "8"), cwd=tmp_path).stdout
+    assert validated(first) == [4, 8]
+    assert "training plan: patience: training ends after 3 validations without a better loss, at most 12" in first
+    second = run_command(train_command(corpus, tmp_path, *options, "--max-update", "99"), cwd=tmp_path).stdout
+    assert validated(second) == [12, 16] and "early stop" in second
+    assert updates_of(tmp_path) == 16
+
+
+def test_training_saves_every_few_minutes_without_validating(corpus, tmp_path):
+    options = ["--max-update", "4", "--save-interval-minutes", "1e-9", "--validate-interval", "99"]
+    output = run_command(train_command(corpus, tmp_path, *options), cwd=tmp_path).stdout
+    assert len(re.findall(r"Saved checkpoint .*checkpoint_last.pt", output)) == 3
+    assert validated(output) == [4]
+
+
+def test_a_rate_falls_after_validations_without_a_better_loss(corpus, tmp_path):
+    """Before the first epoch ends; fairseq's reduce_lr_on_plateau looks at losses at the ends of epochs alone."""
+    options = ["--max-update", "12", "--validate-interval-updates", "3", "--validate-interval", "99", "--lr", "1e-6"]
+    options += ["--lr-scheduler", "reduce_lr_on_validation", "--lr-shrink", "0.5", "--lr-threshold", "0.5"]
+    output = run_command(train_command(corpus, tmp_path, *options, "--max-tokens", "40"), cwd=tmp_path).stdout
+    rates = [float(rate) for rate in re.findall(r"train_inner .*\blr=([\d.e-]+)", output)]
+    assert rates == [1e-6] * 6 + [5e-7] * 3 + [2.5e-7] * 3

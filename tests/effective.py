@@ -1,0 +1,125 @@
+"""Effective values of a recipe's trainings and searches, read from a dry run by the parsers of the real commands."""
+
+import functools
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+from unittest import mock
+
+from documented import parser_of, project_commands
+from dry_runs import dry_run
+from fairseq import options, utils
+
+from fairseq_etads.jobs.architectures import architecture_config
+
+MODEL = (
+    *("encoder_embed_dim", "encoder_hidden_size", "decoder_hidden_size", "encoder_ffn_embed_dim", "encoder_layers"),
+    *("decoder_layers", "encoder_attention_heads", "dropout", "attention_dropout", "uniform_init", "max_row_norm"),
+    "output_bias",
+)
+"""Options of models that papers decide; the preset of the architecture has most of them."""
+DECIDING = {
+    "training": (
+        *("optimizer", "initial_accumulator", "momentum", "weight_decay", "lr", "lr_scheduler", "warmup_updates"),
+        *("total_num_update", "stop_min_lr", "clip_norm", "max_tokens", "batch_size", "update_freq", "max_update"),
+        *("max_epoch", "sentence_avg", "length_normalised", "label_smoothing", "truncate_source", "truncate_target"),
+        *("patience_updates", "patience_epochs", "coverage_loss", "coverage_loss_start", "extraction_loss"),
+        *("inconsistency_loss", "selection_loss", "closed_book_weight", "rewards", "rl_weight", "raml_reward"),
+    ),
+    "search": (
+        *("beam", "min_len", "max_len_b", "lenpen", "length_penalty_type", "unnormalized", "coverage_penalty"),
+        *("stepwise_coverage_penalty", "no_repeat_ngram_size", "ngram_ignore_tokens", "unkpen", "min_sentences"),
+        *("exact_length", "recombine", "extractive_weights", "replace_unknown", "rerank", "sentences"),
+    ),
+}
+"""Options that the table of the papers' numbers must have where a recipe changes them."""
+REWRITING = ("beam", "diversity", "rerank", "sentences")
+"""Options of etads-rewrite that papers decide."""
+
+Values = Dict[str, Any]
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option as YAML would have it."""
+    if isinstance(value, (list, tuple)):
+        return _plain(value[0]) if len(value) == 1 else f"({', '.join(str(_plain(one)) for one in value)})"
+    if isinstance(value, (bool, int)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return int(number) if number.is_integer() and abs(number) < 1e9 else number
+
+
+def _values(args: Any) -> Values:
+    return {name: _plain(value) for name, value in vars(args).items() if value is not None}
+
+
+def _parsed(parser: Any, words: Tuple[str, ...]) -> Any:
+    with mock.patch.object(utils, "import_user_module", lambda args: None):
+        return options.parse_args_and_arch(parser, input_args=list(words))
+
+
+@functools.lru_cache(maxsize=None)
+def _training(words: Tuple[str, ...]) -> Values:
+    args = _parsed(options.get_training_parser(), words)
+    found = _values(args)
+    given = {name: getattr(args, name) for name in MODEL if getattr(args, name, None) is not None}
+    model = architecture_config(args.arch)
+    found.update({name: _plain(given.get(name, model[name])) for name in MODEL if name in model})
+    if args.patience > 0:
+        every = args.validate_interval_updates
+        found["patience_updates" if every > 0 else "patience_epochs"] = args.patience * max(every, 1)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def _search(words: Tuple[str, ...]) -> Values:
+    return _values(_parsed(options.get_generation_parser(), words))
+
+
+def plain_training() -> Values:
+    """The values of fairseq-train without options."""
+    return _training(("data", "--task", "summarization", "--arch", "etads", "--criterion", "summarization_nll"))
+
+
+def plain_search() -> Values:
+    """The values of fairseq-generate without options."""
+    return _search(("data", "--task", "summarization", "--path", "checkpoint.pt", "--max-len-b", "100"))
+
+
+def _after(words: List[str], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+def _name(path: str, end: str) -> str:
+    """A run's name without ``out/``, the end of the path and the seed."""
+    return re.sub(r"-1(?=/|$)", "", path.partition("out/")[2].partition(end)[0])
+
+
+def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Values]]:
+    """Run a recipe with stand-ins; return the values of its trainings and of its searches, each by the run's name.
+
+    Args:
+        command: the recipe and its options, without ``--out``.
+    """
+    shutil.rmtree(stubs / "out", ignore_errors=True)  # what another recipe has trained
+    result, calls = dry_run(stubs, [*command, "--out", "out"])
+    assert result.returncode == 0, result.stdout
+    found: Dict[str, Dict[str, Values]] = {"training": {}, "search": {}}
+    for name, *arguments in calls:
+        if name == "fairseq-train":
+            found["training"].setdefault(
+                _name(_after(arguments, "--save-dir"), "/checkpoints"), _training(tuple(arguments))
+            )
+        elif name in ("fairseq-generate", "fairseq-interactive"):
+            duc = " (DUC)" if arguments[0].startswith("duc") else ""
+            run = _name(_after(arguments, "--path"), "/checkpoints")
+            found["search"].setdefault(f"{run}{duc}", _search(tuple(arguments)))
+        elif name == "etads-rewrite":
+            args = parser_of(project_commands()["etads-rewrite"]).parse_args(arguments)
+            values = {option: value for option, value in _values(args).items() if option in REWRITING}
+            found["search"].setdefault(_name(arguments[1], "/summaries"), values)
+    return found

@@ -1,0 +1,104 @@
+"""platform/training_loop.py: when a training validates and saves, and the plan that it logs."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fairseq_etads.platform import training_loop
+
+
+def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler="fixed", warmup=0, freq=1, limit=0):
+    return SimpleNamespace(
+        optimization=SimpleNamespace(max_update=limit, stop_time_hours=0, lr=[5e-4], update_freq=[freq]),
+        checkpoint=SimpleNamespace(
+            save_interval=1, save_interval_updates=save, patience=patience, best_checkpoint_metric="loss"
+        ),
+        dataset=SimpleNamespace(
+            validate_interval=epochs, validate_interval_updates=validate, validate_after_updates=0,
+            disable_validation=disabled,
+        ),
+        lr_scheduler=SimpleNamespace(_name=scheduler, warmup_updates=warmup),
+    )  # fmt: skip
+
+
+def validations(updates, per_epoch, **options):
+    """The updates after which a training validates and saves."""
+    cfg, found = config(**options), ([], [])
+    for update in range(1, updates + 1):
+        decided = training_loop.due(
+            cfg, update, math.ceil(update / per_epoch), update % per_epoch == 0, update == updates
+        )
+        for place, decision in zip(found, decided):
+            place.extend([update] * decision)
+    return found
+
+
+def test_saving_does_not_validate_where_an_interval_of_validations_is_given():
+    """Patience counts validations: with a save every 2 updates and 5 of patience, it ended after 10 instead of 30."""
+    assert validations(24, 20, validate=6, save=2) == ([6, 12, 18, 20, 24], [*range(2, 25, 2)])
+
+
+def test_without_an_interval_it_validates_at_each_save_as_fairseq_does():
+    assert validations(24, 20, save=5) == ([5, 10, 15, 20, 24], [5, 10, 15, 20, 24])
+
+
+def test_validation_at_the_ends_of_epochs_alone():
+    assert validations(24, 10, validate=-1, save=4) == ([10, 20, 24], [4, 8, 10, 12, 16, 20, 24])
+
+
+def test_the_checkpoint_that_was_validated_is_saved():
+    """fairseq does not save after --validate-interval-updates, so that the best would not be kept."""
+    assert validations(24, 100, validate=7) == ([7, 14, 21, 24], [7, 14, 21, 24])
+
+
+def test_no_validation_where_it_is_disabled():
+    assert validations(24, 10, validate=3, save=4, disabled=True) == ([], [4, 8, 10, 12, 16, 20, 24])
+
+
+@pytest.mark.parametrize("limit, updates, trains", [(20, 19, True), (20, 20, False), (20, 21, False), (0, 99, True)])
+def test_no_update_is_made_after_the_last(limit, updates, trains):
+    cfg, iterator = config(limit=limit), SimpleNamespace(dataset=None, __len__=None)
+    cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
+    trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_loop, "plan", lambda cfg, iterator: [])
+        result = training_loop.planned_epoch(lambda *arguments: "an epoch")(cfg, trainer, None, iterator)
+    assert result == ("an epoch" if trains else ([None], True))
+
+
+class Epoch:
+    """An iterator over batches of three documents of four and of six tokens."""
+
+    dataset = SimpleNamespace(src_sizes=np.array([4, 6] * 3000))
+    frozen_batches = tuple([number, number + 2, number + 4] for number in range(2000))
+    num_shards = 1
+
+    def __len__(self):
+        return len(self.frozen_batches)
+
+
+def test_the_plan_has_effective_values():
+    plan = training_loop.plan(
+        config(validate=3000, save=1000, patience=5, scheduler="inverse_sqrt", warmup=800), Epoch()
+    )
+    assert plan == [
+        "2,000 updates in an epoch",
+        "validation every 3,000 updates (1.5 epochs) and at the end of each epoch",
+        "patience: training ends after 5 validations without a better loss, at most 15,000 updates (7.5 epochs)",
+        "peak rate 0.0005 after 800 updates of warm-up (inverse_sqrt)",
+        "15 source tokens in a batch on average",
+    ]
+    plan = training_loop.plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
+    assert plan == [
+        "500 updates in an epoch",
+        "validation every 500 updates (1 epoch)",
+        "patience: training ends after 10 validations without a better loss, at most 5,000 updates (10 epochs)",
+        "peak rate 0.0005 (fixed)",
+        "15 source tokens in a batch on average, 60 in an update",
+    ]
+    assert "validation every 1,000 updates (2 epochs) and at the end of each epoch" in training_loop.plan(
+        config(save=1000, freq=4), Epoch()
+    )
+    assert training_loop.plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"
