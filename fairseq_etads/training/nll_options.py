@@ -3,14 +3,13 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict
 
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
 from ..layers.capabilities import Capabilities
 from ..platform.option_checks import given_options
 
-OURS = ("summarization_nll", "summarization_rl", "summarization_raml")
-"""This project's criterions, which know of pointers and candidates."""
 LABELLED = ("selection_nll", "extractor_nll")
 """Those that learn nothing but labels."""
 SELECTING = (*LABELLED, "extractor_rl")
@@ -126,7 +125,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
             candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
-    ours = name in OURS
+    # a criterion with these options computes likelihoods of copied words, and of candidates
+    ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
             f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
@@ -135,11 +135,6 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         raise ValueError(
             f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
             "choose --criterion summarization_nll, which has --label-smoothing too"
-        )
-    if large_vocabulary_trick and name == "summarization_raml":
-        raise ValueError(
-            "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
-            "choose one"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(
