@@ -148,6 +148,11 @@ def _check_closed_book(cfg: Any) -> None:
         raise ValueError("--closed-book-cut has no effect without --closed-book-decoder")
     if cfg.closed_book_decoder and str(cfg.bridge) == "zero":
         raise ValueError("--closed-book-decoder begins with the encoder's last state: give --bridge tanh or relu")
+    if cfg.closed_book_decoder and cfg.sentence_selector:
+        raise ValueError(
+            "--closed-book-decoder begins with the encoder's last state, and with --sentence-selector each sentence "
+            "begins with what was selected: choose one"
+        )
     if cfg.closed_book_decoder and cfg.large_vocabulary_trick:
         raise ValueError("--closed-book-decoder has a softmax over all words: choose it or --large-vocabulary-trick")
 

@@ -8,7 +8,7 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
 from ..layers.capabilities import Capabilities, pointer_kind, pointer_of
-from ..platform.option_checks import check_needs, defaults_of, given_options, shown
+from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
 from .nll import LABELLED, SELECTING, check_criterion
 from .options import SummarizationConfig
 
@@ -43,6 +43,7 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected
     check_task_options(task_cfg)
     options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
     if options is not None:
+        check_values(cfg, options)
         check_needs(cfg, options, capabilities)
     check_own_options = getattr(CRITERION_REGISTRY.get(name), "check_options", None)
     if check_own_options is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.utils import get_perplexity
@@ -25,8 +25,6 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .losses import check_finite, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
-POINTER_CRITERIONS = ("summarization_nll", "summarization_rl", "summarization_raml")
-"""Criterions that know pointers and candidates."""
 LABELLED = ("selection_nll", "extractor_nll")
 """Criterions that learn labels alone."""
 SELECTING = (*LABELLED, "extractor_rl")
@@ -142,7 +140,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         name: of --criterion. pointer: the model's --pointer. large_vocabulary_trick: whether its softmax runs over
             candidates. adaptive_softmax: whether its words are in clusters (--adaptive-softmax-cutoff).
     """
-    ours = name in POINTER_CRITERIONS
+    # a criterion with these options computes likelihoods of copied words, and of candidates
+    ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
             f"--criterion {name} does not teach --pointer switch to decide: choose --criterion summarization_nll"
@@ -151,11 +150,6 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         raise ValueError(
             f"--criterion {name} would ask --pointer {pointer} for words that other documents have: "
             "choose --criterion summarization_nll, which has --label-smoothing too"
-        )
-    if large_vocabulary_trick and name == "summarization_raml":
-        raise ValueError(
-            "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
-            "choose one"
         )
     if large_vocabulary_trick and not ours:
         raise ValueError(

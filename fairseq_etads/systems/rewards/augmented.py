@@ -13,6 +13,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
+from ...layers.capabilities import Capabilities
 from ...text.words import SENTENCE_MARK
 from ...training.nll import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
@@ -133,6 +134,16 @@ class SummarizationRAML(SummarizationNLL):
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
         """Make the criterion of its options."""
         return cls(task, **options_of(cfg, SummarizationRAMLConfig))
+
+    @classmethod
+    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
+        """Check the options of a training with a model of these capabilities; raises ValueError."""
+        super().check_options(cfg, capabilities)
+        if "--large-vocabulary-trick" in capabilities:
+            raise ValueError(
+                "--criterion summarization_raml draws random words, most of which --large-vocabulary-trick leaves out: "
+                "choose one"
+            )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """As that of ``summarization_nll``, in training of edited references."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
 from ...generation import SummaryGenerator, evaluating
-from ...layers.capabilities import decoder_capabilities, unwrapped
+from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
+from ...platform.option_checks import given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
@@ -26,6 +27,10 @@ from .trained import IDF, Rewards
 logger = logging.getLogger(__name__)
 
 BASELINES = ("greedy", "others", "none")
+_OF_LIKELIHOOD = tuple(option.name for option in fields(SummarizationNLLConfig) if option.name != "sentence_avg")
+_OF_REWARDS = (
+    *("rewards", "rougesal_saliency", "entail_model", "entail_length_cap", "rl_max_len", "rl_samples", "rl_baseline"),
+)
 
 
 @dataclass
@@ -58,7 +63,10 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     )
     rl_weight: float = field(
         default=0.998,
-        metadata={"help": "weight (gamma) of the reward; the likelihood of the references has the rest, 1 - gamma"},
+        metadata={
+            "help": "weight (gamma) of the reward; the likelihood of the references and what is added to it, such as "
+            "--coverage-loss, have the rest, 1 - gamma"
+        },
     )
     rl_max_len: int = field(default=100, metadata={"help": "most tokens of a sampled summary"})
     rl_samples: int = field(default=1, metadata={"help": "summaries sampled for each document"})
@@ -150,6 +158,31 @@ class SummarizationRL(SummarizationNLL):
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
         """Make the criterion of its options."""
         return cls(task, **options_of(cfg, SummarizationRLConfig))
+
+    @classmethod
+    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
+        """Check the options of a training with a model of these capabilities.
+
+        Raises:
+            ValueError: an option has no effect.
+        """
+        given = given_options(cfg, SummarizationRLConfig)
+        for option in ("sentence_avg", "length_normalised"):
+            if getattr(cfg, option, False):
+                raise ValueError(
+                    f"{shown(option, True)} has no effect with --criterion summarization_rl, the loss of which is "
+                    "always the mean over summaries: leave it out"
+                )
+        for weight, options, reason in (
+            (1, _OF_LIKELIHOOD, "which leaves the likelihood no weight"),
+            (0, _OF_REWARDS, "which leaves rewards no weight"),
+        ):
+            for option in options:
+                if option in given and cfg.rl_weight == weight:
+                    raise ValueError(
+                        f"{shown(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
+                    )
+        super().check_options(cfg, capabilities)
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**vars(self), "_drawing": ()}

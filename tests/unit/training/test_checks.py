@@ -6,11 +6,12 @@ from dataclasses import fields
 import pytest
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
-from helpers import SMALL, make_model, make_task, model_config
+from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 from steps import make_criterion, steps_task
 
 from fairseq_etads.platform.option_checks import given_options
+from fairseq_etads.systems.rewards.self_critical import SummarizationRLConfig
 from fairseq_etads.training.checks import check_decoding
 from fairseq_etads.training.options import SummarizationConfig
 
@@ -137,3 +138,53 @@ def test_model_overrides_of_the_tasks_options_are_refused():
             load(["nowhere.pt"], arg_overrides={"data": "x", "dropout": 0.1}, task=make_task())
     with pytest.raises(OSError, match="Model file not found"):  # the task is then made of the checkpoint's options
         checkpoint_utils.load_model_ensemble_and_task(["nowhere.pt"], arg_overrides={"truncate_source": 5})
+
+
+RL = {"_name": "summarization_rl", "rl_weight": 0.998}
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"sentence_avg": True}, "--sentence-avg has no effect with --criterion summarization_rl"),
+        ({"length_normalised": True}, "--length-normalised has no effect with --criterion summarization_rl"),
+        ({"rl_weight": 1.0, "coverage_loss": 1.0}, "--coverage-loss 1.0 has no effect with --rl-weight 1"),
+        ({"rl_weight": 1.0, "label_smoothing": 0.1}, "--label-smoothing 0.1 has no effect with --rl-weight 1"),
+        ({"rl_weight": 0.0, "rewards": "rouge1"}, "--rewards rouge1 has no effect with --rl-weight 0"),
+        ({"rl_weight": 0.0, "rl_samples": 3}, "--rl-samples 3 has no effect with --rl-weight 0"),
+        ({"coverage_loss_start": 3}, "--coverage-loss-start 3 has no effect without --coverage-loss"),
+        ({"coverage_loss": 1.0, "label_smoothing": 0.1, "rl_samples": 3, "rewards": "rouge1"}, None),
+    ],
+)
+def test_options_without_effect_on_training_with_rewards(options, message):
+    def begin():
+        task = steps_task()
+        task.build_model(model_config("etads", **SMALL))
+        values = {**vars(SummarizationRLConfig()), "sentence_avg": False, **RL, **options}
+        return task.build_criterion(OmegaConf.create(values))
+
+    if message is None:
+        assert begin().samples == 3
+        return
+    with pytest.raises(ValueError, match=f"^{message}"):
+        begin()
+
+
+def test_a_closed_book_decoder_needs_its_weight():
+    def begin(criterion, **options):
+        task = steps_task()
+        sizes = {**RECURRENT, "decoder_embed_dim": 16}
+        task.build_model(model_config("pointer_generator", **sizes, closed_book_decoder=True))
+        make_criterion(task, criterion, **options)
+
+    for criterion in ("summarization_nll", "cross_entropy"):
+        with pytest.raises(ValueError, match="--closed-book-decoder has no effect without --closed-book-weight"):
+            begin(criterion)
+    begin("summarization_nll", closed_book_weight=0.5)
+
+
+def test_a_closed_book_decoder_does_not_go_with_a_sentence_selector():
+    """It died in the first update: KeyError: 'first_state'."""
+    options = {"closed_book_decoder": True, "hierarchical_attention": True, "sentence_selector": True}
+    with pytest.raises(ValueError, match=r"--closed-book-decoder .* with --sentence-selector .*: choose one"):
+        steps_task().build_model(model_config("explicit_selection", **RECURRENT, **options))

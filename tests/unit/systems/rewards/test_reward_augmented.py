@@ -14,8 +14,14 @@ from test_criterions import DEFAULTS, criterion, make_sample
 
 from fairseq_etads.evaluation.rewards import rouge_n
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
-from fairseq_etads.systems.rewards.augmented import Edits, SummarizationRAML, augmented, edit_distances, sample_weights
-from fairseq_etads.training.nll import check_criterion
+from fairseq_etads.systems.rewards.augmented import (
+    Edits,
+    SummarizationRAML,
+    SummarizationRAMLConfig,
+    augmented,
+    edit_distances,
+    sample_weights,
+)
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
 TASK = {"tail": 30}
@@ -249,7 +255,7 @@ def test_impossible_options_are_refused(options, words):
 
 def test_the_large_vocabulary_trick_is_refused():
     with pytest.raises(ValueError, match="draws random words, most of which --large-vocabulary-trick leaves out"):
-        check_criterion("summarization_raml", "none", True, False)
+        SummarizationRAML.check_options(SummarizationRAMLConfig(), frozenset({"--large-vocabulary-trick"}))
 
 
 def test_it_learns_what_the_reward_asks_for(monkeypatch):

@@ -1,0 +1,90 @@
+"""The examples of docs/extending.md: a package outside this one trains an auxiliary task and has a criterion."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from helpers import SMALL, model_config, run_command
+from steps import make_criterion, steps_task
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, write_pairs
+
+from fairseq_etads.platform.option_checks import Bounds
+from fairseq_etads.training import extra_updates
+
+PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder with the package of the page, toy data in "bin", and topics."""
+    folder = tmp_path_factory.mktemp("user")
+    for block in re.findall(r"^```python\n(# my_updates/.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S):
+        path = folder / re.match(r"# (\S+)\n", block)[1]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block)
+    for split, count in (("train", 40), ("valid", 4)):
+        write_pairs(folder, split, count, seed=len(split))
+    run_command([*PREPROCESS, "bin", "--trainpref", "train", "--validpref", "valid", "--workers", "1"], folder)
+    (folder / "topics").mkdir()
+    rows = [(f"t{n % 2}", " ".join([WORDS[n % 2], *WORDS[5 : 5 + n % 4]])) for n in range(16)]
+    (folder / "topics" / "topics.tsv").write_text("".join(f"{topic}\t{text}\n" for topic, text in rows))
+    return folder
+
+
+def test_a_package_of_ones_own_trains_between_the_updates(package):
+    options = ["--arch", "etads", "--criterion", "summarization_nll", *SMALL_MODEL, "--lr", "0.01", "--max-update", "8"]
+    options += ["--auxiliary-task", "topic", "--auxiliary-data", "topics", "--auxiliary-every", "2:3"]
+    options += ["--auxiliary-batch-size", "8", "--log-interval", "2", "--save-dir", "run", "--no-epoch-checkpoints"]
+    log = run_command(["fairseq-train", "bin", *PLUGIN, "--user-dir", "my_updates", *options], package).stdout
+    losses = [float(loss) for loss in re.findall(r"auxiliary_loss=([\d.]+)", log)]
+    assert len(losses) == 4 and losses[-1] < 0.5 * losses[0], "12 updates tell two words apart"
+    assert re.search(r"auxiliary_accuracy=1\b", log)
+    state = torch.load(package / "run" / "checkpoint_last.pt", weights_only=False)
+    assert state["model"]["auxiliary.weight"].shape == (2, 64)
+    assert state["optimizer_history"][-1]["num_updates"] == 8
+    generate = ["fairseq-generate", "bin", *PLUGIN, "--gen-subset", "valid", "--path", "run/checkpoint_last.pt"]
+    assert len(re.findall(r"^H-\d", run_command([*generate, "--beam", "1", "--cpu"], package).stdout, re.M)) == 4
+
+
+def test_an_unknown_auxiliary_task_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="--auxiliary-task topics: choose of none, entailment, or load the package"):
+        steps_task(auxiliary_task="topics", clip_norm=1.0).build_model(model_config("etads", **SMALL))
+
+
+def test_a_criterion_of_ones_own_says_what_it_needs(package, monkeypatch):
+    monkeypatch.syspath_prepend(package)
+    import my_updates.criterion
+
+    try:
+        for pointer, options, message in (
+            ("none", {"copy_bonus": 0.1}, "--copy-bonus 0.1 has no effect without --pointer soft"),
+            ("switch", {"copy_bonus": 0.1}, "--copy-bonus 0.1 has no effect without --pointer soft"),
+            ("soft", {"copy_bonus": -1.0}, "--copy-bonus -1.0: choose a number, at least 0 and below 1"),
+            ("none", {"coverage_loss_start": 3}, "--coverage-loss-start 3 has no effect without --coverage-loss"),
+            ("soft", {"copy_bonus": 0.1}, None),
+        ):
+            task = steps_task()
+            task.build_model(model_config("etads", **SMALL, pointer=pointer))
+            all_options = {**vars(my_updates.criterion.CopyBonusConfig()), "sentence_avg": False, **options}
+            all_options.pop("_name", None)
+            if message is None:
+                assert make_criterion(task, "copy_bonus_nll", **all_options).copy_bonus == 0.1
+                continue
+            with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+                make_criterion(task, "copy_bonus_nll", **all_options)
+    finally:
+        for registry in (CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY):
+            registry.pop("copy_bonus_nll", None)
+        extra_updates._REGISTERED.pop("topic", None)
+        for name in [name for name in sys.modules if name.startswith("my_updates")]:
+            del sys.modules[name]
+
+
+def test_bounds_say_what_they_admit():
+    assert Bounds(1).admit(1) and not Bounds(1).admit(0) and str(Bounds(1, what="tokens")) == "1 or more tokens"
+    share = Bounds(0, below=1, what="a probability")
+    assert share.admit(0.0) and not share.admit(1.0) and not share.admit(float("nan"))
+    assert str(share) == "a probability, at least 0 and below 1"
