@@ -24,7 +24,7 @@ from ..data.unknown_words import check_data
 from ..generation import SummaryGenerator
 from ..kernels.linear import mark_matrices
 from ..models.foreign import ForeignModels
-from ..models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
+from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..search.reference_scores import score_references
 from ..systems.entailment.auxiliary import AuxiliaryTraining
@@ -128,7 +128,7 @@ class SummarizationTask(
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
-            extractor = extractor_to_begin_with(model, self.cfg.extractor)
+            extractor = initial_extractor(model, self.cfg.extractor)
             if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
         return model

@@ -12,7 +12,7 @@ from seeds import shifted
 from test_criterions import criterion, make_sample
 from test_optim import OPTIONS
 
-from fairseq_etads.layers.pair_classifier import PairClassifier
+from fairseq_etads.models.rnn import PairClassifier
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.auxiliary import PairBatches, Rhythm
 
