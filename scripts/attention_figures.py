@@ -21,7 +21,7 @@ from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 import fairseq_etads.plugin  # noqa: F401  # so that checkpoints load
-from fairseq_etads.layers.figures import AttentionRecord, record
+from fairseq_etads.layers.attention_probe import AttentionRecord, record
 
 TENTHS = 10
 

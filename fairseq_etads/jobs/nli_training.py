@@ -39,7 +39,7 @@ from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
 from ..version import __version__
 from ..vocabulary.dictionary import fingerprint
-from ..vocabulary.embedding import load_vectors
+from ..vocabulary.word_vectors import load_vectors
 from .runs import device_of
 
 STATE = "training.safetensors"

@@ -20,16 +20,18 @@ class WordRequest:
     """The words whose likelihood a loss needs: an argument of a model's forward pass.
 
     A decoder may answer with :class:`WordLogProbs` of these words alone, and then computes no distribution over all
-    words. It is passed with the call, so that it reaches the model inside DistributedDataParallel, where the output
-    layer has to be read.
+    words. It also knows that the loss depends on its whole output layer. The request is passed with the call, so that
+    it reaches the model inside DistributedDataParallel, where the output layer has to be read.
 
     Attributes:
         target: (N, T), int64, ids of the dictionary.
         without: columns that the sum over all words, which label smoothing needs, leaves out; None: no sum is wanted.
+        whole: whether the loss needs the logits of all words in any case.
     """
 
     target: Tensor
     without: Optional[Sequence[int]] = None
+    whole: bool = False
 
 
 @dataclass

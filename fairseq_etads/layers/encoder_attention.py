@@ -11,8 +11,8 @@ from ..attention import attention_weights
 from ..kernels.dropout import dropout
 from ..kernels.focus import focus_attention
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
+from .attention_probe import Observed
 from .beam_state import IncrementalState
-from .figures import Observed
 from .focal_network import FocalNetwork
 from .heads import merge_heads, split_heads
 

@@ -8,8 +8,8 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..vocabulary.embedding import wants_sparse_gradient
 from .aggregation import EncoderGate
+from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
 """Sentences from here on share the last position vector."""

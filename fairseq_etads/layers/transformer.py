@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
 from ..kernels.precision import at_least_float32
+from .attention_probe import GateInputs, Observed
 from .beam_state import BeamState, IncrementalState
 from .encoder_attention import EncoderAttention, FocusAttention, attention_dropout, refuse
-from .figures import GateInputs, Observed
 from .focal_network import focal_options
 from .heads import laid_out, merge_heads, queries_to_beams, self_attention_inputs, split_heads
 

@@ -2,16 +2,17 @@
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
-from dataclasses import field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
 
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from omegaconf import OmegaConf
 from torch import Tensor
 
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.pointer import KINDS
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
@@ -181,15 +182,31 @@ def check_marks(option: str, task: Any) -> None:
         )
 
 
-CONTINUE_HELP = (
-    "tell the pointer which words of the document follow what has just been written, and which have been written: "
-    "it learns to go on copying in fewer steps"
-)
+@dataclass
+class PointerOptions(FairseqDataclass):
+    """Options of the pointer, which the configurations of all families inherit."""
+
+    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
+            "between them at every word"
+        },
+    )
+    pointer_continue: bool = field(
+        default=False,
+        metadata={
+            "help": "tell the pointer which words of the document follow what has just been written, and which have "
+            "been written: it learns to continue copying in fewer steps"
+        },
+    )
 
 
-def check_continuation(config: Any) -> None:
-    """Raise ValueError if --pointer-continue has no pointer to tell."""
-    if config.pointer_continue and str(config.pointer) == "none":
+def check_pointer(config: Any, task: Any) -> None:
+    """Raise ValueError if the data has two dictionaries, or if --pointer-continue has no pointer to tell."""
+    if str(config.pointer) != "none":
+        check_one_dictionary(f"--pointer {config.pointer}", task)
+    elif config.pointer_continue:
         raise ValueError("--pointer-continue has no effect with --pointer none: choose --pointer soft or switch")
 
 

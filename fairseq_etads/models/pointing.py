@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from ..kernels.lookup import expect_dense_gradient
 from ..kernels.word_log_probs import word_log_probs
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.embedding import SharedTableOutput
 from ..layers.pointer import Pointer, PointerOutput, WordLogProbs
-from ..vocabulary.embedding import SharedTableOutput
 from ..vocabulary.output import OutputVocabulary
 
 
@@ -72,13 +72,15 @@ class PointingDecoder:
             assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.restrict(logits)
             return output
-        if request is not None and isinstance(self.output_projection, (nn.Linear, SharedTableOutput)):
-            output.words = self._requested(request, states, vocabulary, output.pointer)
-            scores = output.words.target
+        is_linear = isinstance(self.output_projection, (nn.Linear, SharedTableOutput))
+        if request is None or not is_linear:
+            output.logits = self.output_layer(states)
+        elif request.whole:
+            output.logits = self.output_layer(states)
+            expect_dense_gradient(output.logits, self.output_projection.weight)
         else:
-            scores = output.logits = self.output_layer(states)
-        if scores.requires_grad and self.output_projection is not None:
-            expect_dense_gradient(scores, self.output_projection.weight)
+            output.words = self._requested(request, states, vocabulary, output.pointer)
+            expect_dense_gradient(output.words.target, self.output_projection.weight)
         return output
 
     def _requested(

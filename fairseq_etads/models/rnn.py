@@ -1,271 +1,38 @@
-"""The recurrent family (Nallapati et al. 2016; See et al. 2017): one model, its options and its presets.
+"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model, and the values that its weights begin with.
 
-A bidirectional GRU or LSTM reads the document, and one with additive attention writes the summary. Every mechanism is a
-field of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
+A bidirectional GRU or LSTM reads the document, and one with additive attention writes the summary.
 """
 
 import functools
-from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import FairseqEncoderDecoderModel
-from omegaconf import II
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..layers.closed_book import CLOSED_BOOK, ClosedBookDecoder
-from ..layers.pointer import KINDS
+from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
-from ..vocabulary.embedding import VocabularyEmbedding, load_vectors, mark_lookup_table
-from .common import (
-    CONTINUE_HELP,
-    EncodingDecoding,
-    SummarizationModel,
-    check_words,
-    plain_options,
-    preset_dataclass,
-    register_presets,
+from ..vocabulary.word_vectors import load_vectors
+from .common import EncodingDecoding, SummarizationModel, check_words, plain_options, register_presets
+from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
+from .rnn_encoder import (
+    ConvolutionalEncoder,
+    RecurrentEncoder,
+    WordEncoder,
+    input_width,
+    make_extractor,
+    memory_width,
 )
-from .conv_encoder import ConvolutionalEncoder
-from .rnn_checks import EXTRACTOR, FACTOR_DIM, check_options, parse_factors
-from .rnn_decoder import RecurrentDecoder
-from .rnn_encoder import RecurrentEncoder, WordEncoder, input_width, memory_width
-from .rnn_initial import begin_as_see_et_al, begin_uniform, new_table
-from .rnn_presets import PRESETS
+from .rnn_options import PRESETS, check_options, parse_factors, preset_config
 from .selector import SentenceExtractor
-from .sentence_attention import KINDS as SENTENCE_ATTENTION
-from .sentence_attention import make_extractor
 
-ENCODERS = ("rnn", "conv")
-CELLS = ("gru", "lstm", "elman")
-BRIDGES = ("tanh", "relu", "linear", "zero")
-QUERIES = ("before", "after")
-SCORES = ("additive", "dot")
-FEEDS = ("context", "readout")
-READOUTS = ("tanh", "linear", "luong", "mlp", "none")
-GATES = ("none", "selective")
-DROPOUT_PLACES = ("words", "state")
-
-
-@dataclass
-class RecurrentConfig(FairseqDataclass):
-    """The options of the recurrent family; the defaults are those of the paper's Gigaword models."""
-
-    encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors"})
-    encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's network"})
-    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder's network"})
-    decoder_embed_dim: int = field(
-        default=II("model.encoder_embed_dim"), metadata={"help": "width of the summaries' word vectors"}
-    )
-    decoder_hidden_size: int = field(
-        default=II("model.encoder_hidden_size"), metadata={"help": "width of the decoder's network"}
-    )
-    attention_dim: int = field(
-        default=II("model.decoder_hidden_size"), metadata={"help": "width of the attention's hidden layer"}
-    )
-    readout_dim: int = field(
-        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, which the output layer reads"}
-    )
-    encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
-        default="rnn",
-        metadata={
-            "help": "what attention reads. rnn: states of a network in both directions; conv: word vectors, which are "
-            "found by a convolution over words and positions (Chopra et al. 2016)"
-        },
-    )
-    encoder_window: int = field(
-        default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
-    )
-    encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "selective: a gate lets a part of each encoder state through to the decoder, by the state and the "
-            "last ones of both directions (Zhou et al. 2017)"
-        },
-    )
-    encoder_projection: int = field(
-        default=0, metadata={"help": "let attention read W [encoder state], N wide, instead of the state (0: off)"}
-    )
-    learnt_start: bool = field(
-        default=False, metadata={"help": "the encoder's networks begin with learnt states instead of 0"}
-    )
-    rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
-        default="gru",
-        metadata={
-            "help": "networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a decoder's "
-            "with --encoder conv)"
-        },
-    )
-    bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
-        default="tanh",
-        metadata={
-            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017; linear: "
-            "none), or zero: it is 0 (Chopra et al. 2016)"
-        },
-    )
-    merge_input: bool = field(
-        default=False,
-        metadata={
-            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word's vector, "
-            "instead of both (See et al. 2017)"
-        },
-    )
-    attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
-        default="before",
-        metadata={
-            "help": "what attention asks with. before: the state before the step and the word before; after: the state "
-            "after the step, which has read the context of the step before (See et al. 2017)"
-        },
-    )
-    input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
-        default="context",
-        metadata={
-            "help": "with --attention-query after, what the cell reads of the step before: the context, or the readout "
-            "(Luong et al. 2015)"
-        },
-    )
-    attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
-        default="additive",
-        metadata={
-            "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
-            "weights (Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
-        },
-    )
-    readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
-        default="tanh",
-        metadata={
-            "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 tanh(W_1 "
-            "[state; context] + b) (Chen and Bansal 2018); none: [state; context] itself"
-        },
-    )
-    output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout probability, see --dropout-at"})
-    dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
-        default="words",
-        metadata={
-            "help": "what --dropout acts on beside the readout. words: word vectors and encoder states; state: the "
-            "decoder's state after each step, in the place of these"
-        },
-    )
-    encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
-    )
-    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
-    share_decoder_input_output_embed: bool = field(
-        default=False, metadata={"help": "summaries' word vectors are the output layer's weight, too"}
-    )
-    share_all_embeddings: bool = field(
-        default=False, metadata={"help": "one table for documents' and summaries' word vectors and the output layer"}
-    )
-    share_input_embeddings: bool = field(
-        default=False,
-        metadata={"help": "one table for documents' and summaries' word vectors, but not for the output layer"},
-    )
-    paper_init: bool = field(
-        default=False,
-        metadata={
-            "help": "begin with weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
-            "other matrices by Glorot's rule (docs/recurrent.md)"
-        },
-    )
-    uniform_init: float = field(
-        default=0.0, metadata={"help": "begin with all weights uniform between -R and R (0: as docs/recurrent.md says)"}
-    )
-    large_vocabulary_trick: int = field(
-        default=0,
-        metadata={
-            "help": "softmax over the batch's words and the most frequent ones, N words in all (0: over all words)"
-        },
-    )
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "copy words of the document by attention, unknown ones too: soft mixes copying and generating, "
-            "switch decides between them at every word"
-        },
-    )
-    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
-    coverage: bool = field(
-        default=False, metadata={"help": "tell the attention what it has attended to before (See et al. 2017)"}
-    )
-    temporal_attention: bool = field(
-        default=False,
-        metadata={"help": "divide the attention to a word by what it got in earlier steps (Nallapati et al. 2016)"},
-    )
-    hierarchical_attention: bool = field(
-        default=False,
-        metadata={"help": f'attend to sentences, too; "{SENTENCE_MARK}" must end each sentence of a document'},
-    )
-    sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "extractor: the attention to a word is multiplied by the probability with which an extractor takes "
-            f'its sentence, which "{SENTENCE_MARK}" ends, and divided by the sum (Hsu et al. 2018)'
-        },
-    )
-    extractor_embed_dim: int = field(
-        default=EXTRACTOR["extractor_embed_dim"], metadata={"help": "width of the extractor's word vectors"}
-    )
-    extractor_hidden_size: int = field(
-        default=EXTRACTOR["extractor_hidden_size"],
-        metadata={"help": "width of each direction of the extractor's networks"},
-    )
-    max_sentences: int = field(
-        default=EXTRACTOR["max_sentences"],
-        metadata={"help": "sentences of a document that the extractor reads; others are not attended to"},
-    )
-    max_sentence_words: int = field(
-        default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
-    )
-    encoder_by_sentence: bool = field(
-        default=False,
-        metadata={
-            "help": "with --hierarchical-attention, let the network over words begin anew with each sentence "
-            "(Li et al. 2018)"
-        },
-    )
-    sentence_gate: bool = field(
-        default=False,
-        metadata={
-            "help": "with --hierarchical-attention, filter the states of sentences by a gate that sees the whole "
-            "document (Li et al. 2018)"
-        },
-    )
-    sentence_selector: bool = field(
-        default=False,
-        metadata={
-            "help": "with --hierarchical-attention, select sentences of the document whenever a sentence of the "
-            f'summary begins, which "{SENTENCE_MARK}" separates: they keep their weights until it ends, and the '
-            "decoder begins with them (Li et al. 2018); see --selection-loss"
-        },
-    )
-    closed_book_decoder: bool = field(
-        default=False,
-        metadata={
-            "help": "in training a second decoder without attention and pointer learns from the encoder's last state "
-            "alone (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
-        },
-    )
-    closed_book_cut: bool = field(
-        default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
-    )
-    source_factors: str = field(
-        default="none",
-        metadata={
-            "help": "factors of the documents' words to read: none, all, or a list of names of DATA/factors.json with "
-            f'or without widths, such as "pos:20,tf" (without: {FACTOR_DIM})'
-        },
-    )
-
-
-def preset_config(name: str, **changes: Any) -> type:
-    """A dataclass of all options with the preset's defaults."""
-    options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
-    return preset_dataclass(name, options, changes, __name__)
+INITIAL_STD = 0.25
+"""Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
+model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/recurrent.md)."""
+SEES_STD, SEES_RANGE = 1e-4, 0.02
+"""See et al.'s code: word vectors, bridge and output layer are normal, cut off at two deviations; networks uniform."""
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
@@ -330,10 +97,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         model = cls(encoder, decoder)
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
-        if config.paper_init:
-            begin_as_see_et_al(model)
-        if config.uniform_init:
-            begin_uniform(model, config.uniform_init)
+        initialise(model, config)
         if str(config.sentence_attention) == "extractor":  # with weights of its own, which are usually loaded
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
@@ -384,6 +148,91 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
 def _sizes(factors: Dict[str, int]) -> str:
     return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
+
+
+def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
+    """New word vectors; that of padding is 0. ``tiny``: with See et al.'s deviation. ``bound``: uniform within it."""
+    table = nn.Embedding(len(dictionary), width, dictionary.pad())
+    if tiny:
+        _tiny(table.weight)
+    elif bound:
+        nn.init.uniform_(table.weight, -bound, bound)
+    else:
+        nn.init.normal_(table.weight, std=INITIAL_STD)
+    nn.init.zeros_(table.weight[dictionary.pad()])
+    return table
+
+
+def _tiny(weight: Tensor) -> None:
+    nn.init.trunc_normal_(weight, std=SEES_STD, a=-2 * SEES_STD, b=2 * SEES_STD)
+
+
+OUTPUT_LAYER = "decoder.output_projection"
+"""The name of the output layer, the weight of which is a table of vectors."""
+
+
+def initialise(model: nn.Module, config: Any) -> None:
+    """Give a new model its first weights, in all modules but tables of vectors, which :func:`new_table` makes.
+
+    Without ``--paper-init`` and ``--uniform-init`` modules keep the values that they begin with by themselves, as what
+    makes a pointer continue does in any case.
+    """
+    if config.paper_init:
+        _begin_as_see_et_al(model)
+    if config.uniform_init:
+        _begin_uniform(model, config.uniform_init)
+
+
+def _begin_as_see_et_al(model: nn.Module) -> None:
+    """Begin with the values of See et al.'s code.
+
+    Networks: weights uniform within ±0.02, biases 0, but 1 of an LSTM's forget gate. The bridge, the output layers'
+    biases and the closed-book decoder's output weight: normal with deviation 0.0001. Other matrices, v and w_c: uniform
+    by Glorot's rule; other biases 0. Networks and biases are TensorFlow's defaults of that time.
+    """
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Embedding) or "continuation" in path:
+            continue
+        for name, parameter in module.named_parameters(recurse=False):
+            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
+                _begin_network(module, name, parameter)
+            elif path.endswith(("first_state", "first_cell", "output_projection")):
+                if path != OUTPUT_LAYER or name == "bias":
+                    _tiny(parameter)
+            elif name == "bias":
+                nn.init.zeros_(parameter)
+            elif name == "coverage_weight":  # a convolution over one channel: fan in 1
+                _glorot(parameter, 1, len(parameter))
+            elif parameter.dim() == 1:
+                _glorot(parameter, len(parameter), len(parameter))
+            else:
+                nn.init.xavier_uniform_(parameter)
+
+
+def _begin_uniform(model: nn.Module, bound: float) -> None:
+    """Begin uniformly within ± ``bound``."""
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    for name, parameter in model.named_parameters():
+        if name.endswith("encoder.positions.weight") or (
+            id(parameter) not in tables and "continuation" not in name and name != f"{OUTPUT_LAYER}.weight"
+        ):
+            nn.init.uniform_(parameter, -bound, bound)
+
+
+def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:
+    if name.startswith("weight"):
+        nn.init.uniform_(parameter, -SEES_RANGE, SEES_RANGE)
+        return
+    nn.init.zeros_(parameter)
+    if isinstance(module, (nn.LSTM, nn.LSTMCell)):
+        nn.init.ones_(
+            parameter[module.hidden_size : 2 * module.hidden_size]
+        )  # torch's order: input, forget, new, output
+
+
+def _glorot(parameter: Tensor, fan_in: int, fan_out: int) -> None:
+    bound = (6 / (fan_in + fan_out)) ** 0.5
+    nn.init.uniform_(parameter, -bound, bound)
 
 
 register_presets(RecurrentModel, PRESETS, preset_config)

@@ -1,7 +1,7 @@
 """The decoder of the recurrent family: a GRU or LSTM with additive attention, the papers' mechanisms as options."""
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import torch
 from fairseq.models import FairseqIncrementalDecoder
@@ -10,26 +10,182 @@ from torch import Tensor, nn
 
 from ..attention import combined_log_attention, hierarchical_log_attention, log_attention, temporal_step
 from ..kernels.precision import at_least_float32
-from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys
-from ..layers.closed_book import ClosedBookDecoder
+from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from ..layers.continuation import CopyHistory
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.pointer import AttentionPointer
-from ..layers.recurrent import ElmanCell, OutputLayer, make_readout, read_out, with_one_bias
+from ..layers.recurrent import ElmanCell, OutputLayer, make_readout, read_out, take_positions, with_one_bias
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
-from .rnn_state import (
-    Attention,
-    DecoderState,
-    EncodedDocuments,
-    StepOutputs,
-    count_documents,
-    select_rows,
-    word_queries,
-)
+
+CLOSED_BOOK = "decoder.closed_book."
+"""How the names of its weights begin in a model, which has them in training alone."""
+
+
+class DecoderState(NamedTuple):
+    """What a step hands to the next one; a row for each hypothesis.
+
+    Attributes:
+        hidden: h (N, H).
+        cell: c of an LSTM (N, H); None of a GRU.
+        fed: what the cell will read beside the word: the context of the step before (N, M) or, with --input-feed
+            readout, its readout (N, R); None where attention comes before the cell.
+        spent: log of the sum of exp(scores) so far (N, S), minus infinity before the first step; None without temporal
+            attention.
+        covered: the sum of attention so far (N, S); None without coverage.
+        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the sentence that is being written, see
+            :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`; None without a selector.
+    """
+
+    hidden: Tensor
+    cell: Optional[Tensor] = None
+    fed: Optional[Tensor] = None
+    spent: Optional[Tensor] = None
+    covered: Optional[Tensor] = None
+    plan: Optional[Tensor] = None
+    log_selection: Optional[Tensor] = None
+    selected: Optional[Tensor] = None
+
+    @property
+    def query(self) -> Tensor:
+        """What attention asks with: h, of an LSTM [c; h] (N, H or 2H)."""
+        return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
+
+
+class StepOutputs(NamedTuple):
+    """What all steps have computed.
+
+    Attributes:
+        hidden: h (N, T, H). cells: c of an LSTM (N, T, H), or None.
+        inputs: the vectors of the words before, or with --merge-input what the cell has read instead (N, T, E).
+        contexts: (N, T, M). log_weights: log of the attention (N, T, S).
+        log_word: the same before it was combined with that to sentences; None without --sentence-attention.
+        log_selection: log p of the document's sentences (N, T, L), or None.
+        readouts: what the output layer reads (N, T, R); None where nothing depends on it before all steps are done.
+    """
+
+    hidden: Tensor
+    cells: Optional[Tensor]
+    inputs: Tensor
+    contexts: Tensor
+    log_weights: Tensor
+    log_word: Optional[Tensor] = None
+    log_selection: Optional[Tensor] = None
+    readouts: Optional[Tensor] = None
+
+    @classmethod
+    def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
+        """What T steps have computed one after the other, each without the dimension T."""
+        columns: Any = zip(*steps)
+        return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
+
+
+Keys = Union[SharedKeys, DotKeys]
+Attention = Union[AdditiveAttention, DotAttention]
+
+
+def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
+    """What the words before (N, T, E) contribute to attention's queries: (N, A) for each step, or None for each."""
+    if attention is None or attention.from_word is None:
+        return [None] * words.shape[1]
+    return attention.from_word(words).unbind(1)
+
+
+class EncodedDocuments(NamedTuple):
+    """The encoder's output, as every step reads it: a row for each of B documents or, where it says N, each hypothesis.
+
+    Attributes:
+        states: the encoder's states (B, S, M). keys: W_c h (B, S, A). padding: (N, S) bool, True at padding.
+        sentence_keys: (B, L, A) for L sentences. sentence_ids: (N, S). sentence_padding: (N, L) bool.
+            sentence_states: (B, L, M). None without hierarchical attention.
+        log_selected: log of the probability of each word's sentence (N, S); None without --sentence-attention.
+    """
+
+    states: SharedStates
+    keys: Keys
+    padding: Tensor
+    sentence_keys: Optional[Keys] = None
+    sentence_ids: Optional[Tensor] = None
+    sentence_padding: Optional[Tensor] = None
+    log_selected: Optional[Tensor] = None
+    sentence_states: Optional[SharedStates] = None
+
+    @classmethod
+    def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
+        """From the encoder's output, for N = ``rows`` hypotheses, with keys of the kind that the attention compares."""
+        beams = rows // count_documents(encoder_out)
+        documents = cls(
+            SharedStates(encoder_out["encoder_out"][0]),
+            keys(encoder_out["keys"][0]),
+            encoder_out["encoder_padding_mask"][0].repeat_interleave(beams, dim=0),
+        )
+        if "log_selected" in encoder_out:
+            log_selected = encoder_out["log_selected"][0].repeat_interleave(beams, dim=0)
+            documents = documents._replace(log_selected=log_selected)
+        if "sentence_keys" not in encoder_out:
+            return documents
+        return documents._replace(
+            sentence_keys=keys(encoder_out["sentence_keys"][0]),
+            sentence_ids=encoder_out["sentence_ids"][0].repeat_interleave(beams, dim=0),
+            sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
+            sentence_states=SharedStates(encoder_out["sentence_states"][0]),
+        )
+
+
+def count_documents(encoder_out: Dict[str, Any]) -> int:
+    """B, the number of documents."""
+    return len(encoder_out["encoder_out"][0])
+
+
+def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
+    """``new`` in the rows (N,) that are True, ``old`` in the others; None if there is none."""
+    return None if new is None or old is None else torch.where(rows[:, None], new, old)
+
+
+class ClosedBookDecoder(nn.Module):
+    """A decoder without attention and pointer, for training alone.
+
+    s_0 is the bridge's output, with which the other decoder begins, too; s_t = cell(E y_{t-1}, s_{t-1});
+    P_cb = softmax(W s_t + b), over the known words (Jiang and Bansal 2018, section 3; E is the other decoder's table).
+
+    Args:
+        is_lstm: whether the cell is an LSTM, else it is a GRU. word: E, width of word vectors. hidden: H. words: V.
+        dropout: of the states. cut: whether the encoder learns nothing from it, a control of the paper's.
+    """
+
+    def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
+        super().__init__()
+        self.is_lstm, self.cut = is_lstm, cut
+        self.network: nn.Module
+        if is_lstm:
+            self.network = with_one_bias(nn.LSTM(word, hidden, batch_first=True))
+        else:
+            self.network = nn.GRU(word, hidden, batch_first=True)
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.output_projection = nn.Linear(hidden, words)
+
+    def forward(self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any]) -> Tensor:
+        """Logits (N, T, V) after the vectors of the words before (N, T, E); ``real`` (N, T) is False at padding."""
+        hidden: Tensor = encoder_out["first_state"][0]
+        cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
+        if self.cut:
+            hidden, cell = hidden.detach(), None if cell is None else cell.detach()
+        # summaries begin in the first column, so that padding on the left is not read
+        order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
+        first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
+        states, _ = self.network(take_positions(words, order), first)
+        logits: Tensor = self.output_projection(self.dropout(take_positions(states, order.argsort(dim=1))))
+        return logits
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
+        """Add up the two biases of an LSTM, which earlier versions stored."""
+        second = state_dict.pop(f"{name}.network.bias_hh_l0", None) if self.is_lstm else None
+        if second is not None:
+            state_dict[f"{name}.network.bias_ih_l0"] = state_dict[f"{name}.network.bias_ih_l0"] + second
+        return state_dict
 
 
 class RecurrentDecoder(FairseqIncrementalDecoder):

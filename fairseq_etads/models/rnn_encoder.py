@@ -1,20 +1,25 @@
-"""The encoder of the recurrent family: words and their factors, a bidirectional network, and one over sentences."""
+"""Encoders of the recurrent family: a bidirectional network over words and factors, or a convolution; an extractor."""
 
+from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from ..kernels.precision import at_least_float32
 from ..layers.aggregation import EncoderGate
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
-from .common import select_documents
+from ..layers.sentence_selector import UNREAD
+from .common import check_marks, select_documents
 from .selector import SentenceExtractor
-from .sentence_attention import extraction
 
 MAX_POSITIONS = 100_000
 """fairseq wants a limit; a recurrent network has none."""
+SOURCE_POSITIONS = 200
+"""Words from here on share the last position vector."""
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
@@ -195,3 +200,72 @@ class RecurrentEncoder(WordEncoder):
             return read_by_sentence(network, words, padding, ids)
         found: Tuple[Tensor, Tensor, Optional[Tensor]] = network(words, padding)
         return found
+
+
+class ConvolutionalEncoder(WordEncoder):
+    """Word vectors, and keys z from a convolution over words and positions (Chopra et al. 2016).
+
+    z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b over a window around word i, with zeros outside the document. Attention
+    compares z with its query, and sums the word vectors x themselves.
+
+    Args:
+        cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
+        super().__init__(cfg, dictionary, embed_tokens, factors)
+        width, window = input_width(embed_tokens.embedding_dim, factors), cfg.encoder_window
+        self.positions = nn.Embedding(SOURCE_POSITIONS, width)
+        nn.init.normal_(self.positions.weight, std=0.1)
+        self.convolution = nn.Conv1d(width, key_width(cfg), window, padding=window // 2)
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
+    ) -> Dict[str, Any]:
+        """Encode documents: arguments and results of :class:`RecurrentEncoder` without sentences and bridge."""
+        padding = src_tokens.eq(self.padding_idx)
+        words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
+        numbers = (~padding).long().cumsum(dim=1).sub(1).clamp(min=0, max=SOURCE_POSITIONS - 1)
+        placed = (words + self.positions(numbers)).masked_fill(padding[:, :, None], 0.0)
+        keys = self.convolution(placed.transpose(1, 2)).transpose(1, 2)  # (B, S, A)
+        out: Dict[str, List[Tensor]] = {
+            "encoder_out": [words],
+            "keys": [keys.contiguous()],
+            "encoder_padding_mask": [padding],
+            "src_tokens": [src_tokens],
+        }
+        return self._with_extraction(out)
+
+
+def make_extractor(config: Any, task: Any) -> SentenceExtractor:
+    """The extractor of a summariser's options.
+
+    Raises:
+        ValueError: an option has an impossible value, or documents have no sentence marks.
+    """
+    check_marks("--sentence-attention extractor", task)
+    return SentenceExtractor.build_model(
+        Namespace(
+            encoder_embed_dim=config.extractor_embed_dim,
+            encoder_embed_path=None,
+            encoder_hidden_size=config.extractor_hidden_size,
+            dropout=config.dropout,
+            max_sentences=config.max_sentences,
+            max_sentence_words=config.max_sentence_words,
+        ),
+        task,
+    )
+
+
+def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
+    """What an encoder adds to its output for documents (B, S).
+
+    Returns:
+        lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and which of the U
+        sentences it reads; "log_selected", log β of each token's sentence (B, S), at least float32. β is 0 in sentences
+        that are not read, and 1 everywhere in a document of which none is.
+    """
+    logits, real = extractor(src_tokens)
+    log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)
+    log_beta = log_beta.masked_fill(~real.any(dim=1, keepdim=True), 0.0)
+    return {"extraction": [logits, real], "log_selected": [extractor.of_tokens(log_beta, src_tokens)]}

@@ -15,11 +15,12 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
+from ..layers.embedding import VocabularyEmbedding
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
 from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
-from ..vocabulary.embedding import VocabularyEmbedding, load_vectors
+from ..vocabulary.word_vectors import load_vectors
 from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
 
 

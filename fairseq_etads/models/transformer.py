@@ -18,11 +18,12 @@ from ..kernels.dropout import use_compact_dropout
 from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer
 from ..vocabulary.dictionary import known_words, without_tail
-from ..vocabulary.embedding import SharedTableOutput, VocabularyEmbedding, load_vectors
+from ..vocabulary.word_vectors import load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
 from .pointing import PointingDecoder
 from .transformer_options import (

@@ -1,4 +1,4 @@
-"""The options of the Transformer family, its presets, and checks of combinations that do not work.
+"""The options of the Transformer family, its presets, and checks of values and combinations that do not work.
 
 The options are fairseq's own ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms. A
 mechanism is a field; a named architecture is a preset that changes defaults.
@@ -15,9 +15,7 @@ from omegaconf import II
 from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
-from ..layers.pointer import KINDS
-from .common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
-from .transformer_checks import check_inherited
+from .common import PointerOptions, check_pointer, preset_dataclass
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -32,7 +30,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 
 @dataclass
-class SummarizationTransformerConfig(TransformerConfig):
+class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     """fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -62,14 +60,6 @@ class SummarizationTransformerConfig(TransformerConfig):
             "normalised, after which the weights sum to 1. The last two begin with plain attention"
         },
     )
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
-            "between them at every word"
-        },
-    )
-    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
     pointer_initial_generate: float = field(
         default=0.0,
         metadata={
@@ -104,6 +94,11 @@ _LEFT_OUT = {
     *("encoder_xformers_att_config", "decoder_xformers_att_config"),
 }
 _NESTED = {"encoder": EncoderConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+
+_PROBABILITIES = (
+    *("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout"),
+    *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
+)
 
 # the forms of the mechanisms that --focus-layers and --saliency-layers name layers of; the paper's are the defaults
 _FORMS = {
@@ -265,10 +260,13 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     Raises:
         ValueError: they do not; it names the options, their values and the choices.
     """
-    check_inherited(config, is_new=not task.is_loading)
-    if str(config.pointer) != "none":
-        _check_pointer(config, task)
-    check_continuation(config)
+    _check_inherited(config, is_new=not task.is_loading)
+    if str(config.pointer) != "none" and config.adaptive_softmax_cutoff:
+        raise ValueError(
+            f"--pointer {config.pointer} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose "
+            "one"
+        )
+    check_pointer(config, task)
     _check_initial_generate(config)
     _check_attention(config)
     _check_aggregation(config)
@@ -279,14 +277,6 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
             "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose "
             "one"
         )
-
-
-def _check_pointer(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Raise ValueError for options that a pointer cannot work with."""
-    option = f"--pointer {config.pointer}"
-    if config.adaptive_softmax_cutoff:
-        raise ValueError(f"{option} does not work with --adaptive-softmax-cutoff: it mixes over all words; choose one")
-    check_one_dictionary(option, task)
 
 
 def _check_initial_generate(config: SummarizationTransformerConfig) -> None:
@@ -345,3 +335,85 @@ def _check_sharing(config: SummarizationTransformerConfig) -> None:
                 f"--share-encoder-decoder-layers needs an encoder and a decoder of one shape, but --encoder-{option} "
                 f"is {encoder} and --decoder-{option} is {decoder}"
             )
+
+
+def _check_inherited(config: Any, is_new: bool) -> None:
+    """Check fairseq's own options.
+
+    Args:
+        config: a TransformerConfig. is_new: whether the model is built to be trained; the checkpoint of a model that
+            exists is loaded even if it was trained with options that had no effect.
+
+    Raises:
+        ValueError: an option's value is impossible, does not fit another's, or has no effect.
+    """
+    for side in ("encoder", "decoder"):
+        part = getattr(config, side)
+        for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
+            _check_at_least_one(config, f"{side}_{name}")
+        width, heads = part.embed_dim, part.attention_heads
+        if width % heads:
+            raise ValueError(
+                f"--{side}-attention-heads {heads} does not divide --{side}-embed-dim {width}: each head has an equal "
+                "share of the width"
+            )
+    for name in _PROBABILITIES:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"--{_flag(name)} {getattr(config, name)}: choose a probability, at least 0 and below 1")
+    if config.quant_noise_scalar:
+        raise ValueError(
+            f"--quant-noise-scalar {config.quant_noise_scalar} works with fairseq's own embeddings only: choose "
+            "--quant-noise-pq"
+        )
+    block = config.quant_noise_pq_block_size
+    for option in (f"{side}_{name}" for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")):
+        if config.quant_noise_pq and (block < 1 or getattr(config, option) % block):
+            raise ValueError(
+                f"--quant-noise-pq-block-size {block} does not divide --{_flag(option)} {getattr(config, option)}"
+            )
+    for option in ("tie_adaptive_weights", "tie_adaptive_proj"):
+        if is_new and getattr(config, option):
+            raise ValueError(f"--{_flag(option)} needs fairseq's --adaptive-input, which these models do not have")
+    _check_output_width(config)
+    if is_new:
+        _check_effects(config)
+
+
+def _check_output_width(config: Any) -> None:
+    """Raise ValueError if an embedding is to be an output layer of another width."""
+    width, wanted = config.decoder_embed_dim, config.decoder_output_dim
+    for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
+        if width != wanted and getattr(config, option):
+            raise ValueError(
+                f"--{_flag(option)} needs an output layer as wide as the embeddings, but --decoder-output-dim is "
+                f"{wanted} and --decoder-embed-dim {width}"
+            )
+    _check_at_least_one(config, "decoder_output_dim")
+
+
+def _check_effects(config: Any) -> None:
+    """Raise ValueError if an option was changed that has no effect without another one."""
+    if config.decoder_input_dim != config.decoder_embed_dim:
+        raise ValueError(
+            f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "
+            f"--decoder-embed-dim {config.decoder_embed_dim}"
+        )
+    for option, default, active, needed in (
+        ("adaptive_softmax_dropout", 0, config.adaptive_softmax_cutoff, "--adaptive-softmax-cutoff"),
+        ("adaptive_softmax_factor", 4, config.adaptive_softmax_cutoff, "--adaptive-softmax-cutoff"),
+        ("quant_noise_pq_block_size", 8, config.quant_noise_pq, "--quant-noise-pq"),
+        ("no_decoder_final_norm", False, config.decoder_normalize_before, "--decoder-normalize-before"),
+    ):
+        value = getattr(config, option)
+        if value != default and not active:
+            shown = "" if value is True else f" {value}"
+            raise ValueError(f"--{_flag(option)}{shown} has no effect without {needed}")
+
+
+def _check_at_least_one(config: Any, option: str) -> None:
+    if getattr(config, option) < 1:
+        raise ValueError(f"--{_flag(option)} {getattr(config, option)}: choose 1 or more")
+
+
+def _flag(option: str) -> str:
+    return option.replace("_", "-")

@@ -20,12 +20,12 @@ from torch.nn.utils import skip_init
 from ..kernels import cpu as kernels
 from ..kernels.linear import fix_normalised_weights, is_plain_linear, normalised_weights
 from ..kernels.precision import keeps_float32
+from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import is_fairseqs_attention
 from ..layers.heads import SELF_ATTENTION_INPUTS
 from ..layers.recurrent import OutputLayer
 from ..layers.transformer import SummaryAttention
 from ..platform import compat
-from ..vocabulary.embedding import SharedTableOutput
 from .choices import INFER_DTYPES
 from .penalties import check_choice
 from .products import OUTPUT_BLOCK, DocumentAttention, Int8Linear, PackedLinear, WideLinear

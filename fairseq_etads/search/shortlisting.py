@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
 from ..layers.capabilities import decoder_capabilities
+from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
-from ..vocabulary.embedding import SharedTableOutput
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
 from .products import WideLinear

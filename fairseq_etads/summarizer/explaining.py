@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from ..layers.attention_probe import AttentionRecord, record
 from ..layers.decoder_output import DecoderOutput
-from ..layers.figures import AttentionRecord, record
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import structural_copy

@@ -24,7 +24,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import II
 from torch import Tensor, nn
 
-from ..vocabulary.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
+from ..layers.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
 
 logger = logging.getLogger(__name__)
 

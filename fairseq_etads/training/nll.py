@@ -15,9 +15,9 @@ from fairseq.utils import get_perplexity
 from omegaconf import II
 from torch import Tensor
 
+from ..layers.attention_probe import FIGURES, observe
 from ..layers.capabilities import Capabilities, decoder_capabilities, unwrapped
 from ..layers.decoder_output import DecoderOutput, WordRequest
-from ..layers.figures import FIGURES, observe
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..platform.option_checks import given_options
 from ..text.words import SENTENCE_MARK

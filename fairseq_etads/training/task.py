@@ -25,7 +25,7 @@ from ..generation import SummaryGenerator
 from ..kernels.linear import mark_matrices
 from ..layers.capabilities import Capabilities, capabilities_of, pointer_kind, pointer_of
 from ..models.foreign import build_foreign, check_evaluated, is_foreign, prepare_for_search, without_rare_words
-from ..models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
+from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.reference_scores import score_references
@@ -159,7 +159,7 @@ class SummarizationTask(FairseqTask):
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
-            extractor = extractor_to_begin_with(model, self.cfg.extractor)
+            extractor = initial_extractor(model, self.cfg.extractor)
             if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
 

@@ -46,8 +46,12 @@ class OutputVocabulary(NamedTuple):
     ) -> "OutputVocabulary":
         """The output vocabulary of documents (B, S), with slots if the model has a ``pointer``."""
         size, pad, bos, eos, unk = (
-            known_words(dictionary), dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk()
-        )  # fmt: skip
+            known_words(dictionary),
+            dictionary.pad(),
+            dictionary.bos(),
+            dictionary.eos(),
+            dictionary.unk(),
+        )
         slots = None
         if pointer:
             slots = BatchVocab(src_tokens, size, pad=pad, bos=bos, eos=eos, unk=unk, candidates=candidates)

@@ -334,7 +334,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "loss",
             "closed_book",
-            "layers.closed_book.ClosedBookDecoder",
+            "models.rnn_decoder.ClosedBookDecoder",
             "models/test_closed_book.py::test_the_distribution_and_the_loss_equal_loops",
         ),
     ],

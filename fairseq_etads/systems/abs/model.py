@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...kernels.precision import at_least_float32
 from ...layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
     EncodingDecoding,
@@ -29,7 +30,6 @@ from ...models.common import (
 )
 from ...models.pointing import PointingDecoder, multiply_by_documents
 from ...vocabulary.dictionary import without_tail
-from ...vocabulary.embedding import VocabularyEmbedding, mark_lookup_table
 from .options import PRESETS, check_options, preset_config
 
 
@@ -136,7 +136,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
             request: the words whose likelihood a loss needs, in the place of logits of all words.
 
         Returns:
-            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words: its
+            logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
             rows sum to less than 1, because π also rests on marks.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"

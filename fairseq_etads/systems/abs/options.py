@@ -3,15 +3,12 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-
-from ...layers.pointer import KINDS
-from ...models.common import CONTINUE_HELP, check_continuation, check_one_dictionary, preset_dataclass
+from ...models.common import PointerOptions, check_pointer, preset_dataclass
 
 
 @dataclass
-class NeuralLanguageModelConfig(FairseqDataclass):
-    """The options of ABS; the letters are those of the equations in ``nnlm.py``."""
+class NeuralLanguageModelConfig(PointerOptions):
+    """The options of ABS; the letters are those of the equations in ``model.py``."""
 
     encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors (F)"})
     encoder_window: int = field(
@@ -19,9 +16,11 @@ class NeuralLanguageModelConfig(FairseqDataclass):
     )
     source_marks: int = field(
         default=3,
-        metadata={"help": "begin symbols before a document and end symbols after it, where attention can rest (0: one "
-                  "end symbol, as every document has)"},
-    )  # fmt: skip
+        metadata={
+            "help": "begin symbols before a document and end symbols after it, where attention can rest (0: one end "
+            "symbol, as every document has)"
+        },
+    )
     context_size: int = field(default=5, metadata={"help": "how many of the last words the next one depends on (C)"})
     decoder_embed_dim: int = field(default=200, metadata={"help": "width of the summaries' word vectors (E)"})
     decoder_context_dim: int = field(
@@ -32,14 +31,6 @@ class NeuralLanguageModelConfig(FairseqDataclass):
         default=1.0,
         metadata={"help": "before each epoch, scale longer word vectors to this length (0: leave them as they are)"},
     )
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
-            "between them at every word"
-        },
-    )
-    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
@@ -69,6 +60,4 @@ def check_options(cfg: Any, task: Any) -> None:
             raise ValueError(f"--{option.replace('_', '-')} {value}: choose {least} or more")
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
         raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number")
-    if str(cfg.pointer) != "none":
-        check_one_dictionary(f"--pointer {cfg.pointer}", task)
-    check_continuation(cfg)
+    check_pointer(cfg, task)

@@ -4,15 +4,12 @@ import ast
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Union
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-
-from ...layers.pointer import KINDS
-from ...models.common import CONTINUE_HELP, check_continuation, check_one_dictionary, check_padding, preset_dataclass
+from ...models.common import PointerOptions, check_padding, check_pointer, preset_dataclass
 from ...models.convolutions import LAYERS_HELP
 
 
 @dataclass
-class ConvolutionalConfig(FairseqDataclass):
+class ConvolutionalConfig(PointerOptions):
     """The options of the convolutional family: those of fairseq's ``fconv``, with its defaults, and the pointer's."""
 
     dropout: float = field(default=0.1, metadata={"help": "dropout of word vectors, layers' inputs and the output"})
@@ -40,14 +37,6 @@ class ConvolutionalConfig(FairseqDataclass):
     max_target_positions: Optional[int] = field(
         default=None, metadata={"help": "positions of summaries, end symbol included (default: by --truncate-target)"}
     )
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "copy words of the document, unknown ones too: soft mixes copying and generating, switch decides "
-            "between them at every word"
-        },
-    )
-    pointer_continue: bool = field(default=False, metadata={"help": CONTINUE_HELP})
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
@@ -113,7 +102,5 @@ def check_options(cfg: Any, task: Any) -> None:
             "--share-input-output-embed needs an output layer as wide as word vectors; --decoder-out-embed-dim is "
             f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
         )
-    if str(cfg.pointer) != "none":
-        check_one_dictionary(f"--pointer {cfg.pointer}", task)
-    check_continuation(cfg)
+    check_pointer(cfg, task)
     check_padding(task)

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...evaluation.rewards import Text, split_sentences
 from ...generation import SummaryGenerator, evaluating
 from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
+from ...layers.decoder_output import WordRequest
 from ...platform.option_checks import given_options, shown
 from ...search.encoded import EncodedBatch
 from ...search.inference import InferenceModel
@@ -206,9 +207,12 @@ class SummarizationRL(SummarizationNLL):
                 policy = self.policy_loss(model, encoder_out, some, gains[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
-            loss=total.detach(), policy_loss=policy.detach(), sampled_words=int(drawn.words.sum()) / self.samples,
-            unfinished=drawn.unfinished / self.samples, **figures,
-        )  # fmt: skip
+            loss=total.detach(),
+            policy_loss=policy.detach(),
+            sampled_words=int(drawn.words.sum()) / self.samples,
+            unfinished=drawn.unfinished / self.samples,
+            **figures,
+        )
         return total, size, logs
 
     @staticmethod
@@ -252,9 +256,16 @@ class SummarizationRL(SummarizationNLL):
         if self.baseline == "greedy":
             beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)
         return SummaryGenerator(
-            [model], self.dictionary, beam, max_len_b=self.longest, min_len=0, normalize_scores=False,
-            search_strategy=strategy, inference_models=[inference], keep_attention=False,
-        )  # fmt: skip
+            [model],
+            self.dictionary,
+            beam,
+            max_len_b=self.longest,
+            min_len=0,
+            normalize_scores=False,
+            search_strategy=strategy,
+            inference_models=[inference],
+            keep_attention=False,
+        )
 
     def gains(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
@@ -317,7 +328,8 @@ class SummarizationRL(SummarizationNLL):
         It is the model's without what is never drawn: padding and, with a pointer, the unknown word. With the model's
         own log p, samples that are worse than the baseline would make these likelier, for nothing ever blames them.
         """
-        output = model.decoder(previous, encoder_out=encoder_out)
+        request = WordRequest(target, whole=True)
+        output = model.decoder(previous, encoder_out=encoder_out, request=request)
         scores = model.get_normalized_probs(output, log_probs=True)  # (N, T, extended ids)
         never = [self.padding_idx]
         if decoder_capabilities(model).pointer is not None:

@@ -59,10 +59,16 @@ class Abstractor:
         has_mark = words.unk() < words.index(SENTENCE_MARK) < known_words(words)
         strategy = DiverseSiblings(words, diversity) if diversity and beam > 1 else None
         self.generator = SummaryGenerator(
-            [self.model], words, beam_size=beam, nbest=beam, max_len_b=longest, search_strategy=strategy,
-            no_repeat_ngram_size=3 if beam > 1 else 0, tokens_to_suppress=(SENTENCE_MARK,) if has_mark else (),
+            [self.model],
+            words,
+            beam_size=beam,
+            nbest=beam,
+            max_len_b=longest,
+            search_strategy=strategy,
+            no_repeat_ngram_size=3 if beam > 1 else 0,
+            tokens_to_suppress=(SENTENCE_MARK,) if has_mark else (),
             keep_attention=False,
-        )  # fmt: skip
+        )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
         """The hypotheses of each sentence (ids (n,) of the dictionary, without the end symbol), best first.

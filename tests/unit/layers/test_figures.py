@@ -8,7 +8,7 @@ from helpers import make_batch, make_model, make_task
 from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
-from fairseq_etads.layers.figures import FIGURES, AttentionFigures, GateInputs, Observed, observe
+from fairseq_etads.layers.attention_probe import FIGURES, AttentionFigures, GateInputs, Observed, observe
 from fairseq_etads.layers.transformer import BridgeAttention, FocusAttention
 from fairseq_etads.training.nll import SummarizationNLL
 

@@ -13,7 +13,7 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import numbered_dictionary
-from fairseq_etads.models.initial import load_initial_weights
+from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.platform.compat import UnsafeCheckpointError
 from fairseq_etads.vocabulary.dictionary import is_padding_word, with_known_words

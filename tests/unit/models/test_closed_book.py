@@ -5,7 +5,8 @@ from unittest import mock
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, make_batch, make_task, model_config
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
 from seeds import shifted
 
@@ -95,15 +96,15 @@ def test_it_reads_the_last_state_and_nothing_else_of_the_encoder(arch):
     assert not torch.allclose(logits(first_state=[encoded["first_state"][0] + 1]), logits())
 
 
-@pytest.mark.parametrize("arch,cell", [("gru_seq2seq", 0), ("pointer_generator", 1)])
-def test_it_costs_what_docs_options_says(arch, cell):
+@pytest.mark.parametrize("arch,network", [("gru_seq2seq", "3*g*(e+g) + 6*g"), ("pointer_generator", "4*g*(e+g) + 4*g")])
+def test_it_costs_what_docs_options_says(arch, network):
     model = model_of(arch)
     e, g, known = (
         model.decoder.embed_tokens.embedding_dim,
         model.decoder.hidden_size,
         len(TASK.target_dictionary) - TAIL,
     )
-    expected = 3 * g * (e + g) + 6 * g + known * (g + 1) + cell * (g * (e + g) + 2 * g)
+    expected = eval(network, {"e": e, "g": g}) + known * (g + 1)
     assert sum(parameter.numel() for parameter in model.decoder.closed_book.parameters()) == expected
 
 
@@ -195,3 +196,84 @@ def remembered(weight):
 def test_only_with_it_the_last_state_remembers_the_document():
     without, with_it = remembered(0.0), remembered(0.9)
     assert without < 0.62 and with_it > 0.67, (without, with_it)
+
+
+def first_weights(**options):
+    """A model of the paper's sizes with its first weights, which the helpers of other tests would change."""
+    config = model_config("pointer_generator_coverage", closed_book_decoder=True, **options)
+    torch.manual_seed(1)
+    return ARCH_MODEL_REGISTRY["pointer_generator_coverage"].build_model(config, make_task())
+
+
+def test_it_has_the_papers_parameters():
+    assert sum(p.numel() for p in first_weights().decoder.closed_book.network.parameters()) == 394_240
+
+
+# Standard deviations of first weights in See et al.'s code, by the ends of parameters' names. A normal distribution cut
+# off at two deviations has 0.88 of its deviation, a uniform one 1/sqrt(3) of its bound; None: 0, but forget gates 1.
+TINY, NETWORK = 0.88e-4, 0.02 / 3**0.5
+DEVIATIONS = {
+    "embed_tokens.weight": TINY,
+    "output_projection.weight": TINY,
+    "output_projection.bias": TINY,
+    "first_state.weight": TINY,
+    "first_state.bias": TINY,
+    "first_cell.weight": TINY,
+    "first_cell.bias": TINY,
+    "rnn.weight_ih_l0": NETWORK,
+    "rnn.weight_hh_l0": NETWORK,
+    "rnn.weight_ih_l0_reverse": NETWORK,
+    "rnn.weight_hh_l0_reverse": NETWORK,
+    "network.weight_ih_l0": NETWORK,
+    "network.weight_hh_l0": NETWORK,
+    "cell.weight_ih": NETWORK,
+    "cell.weight_hh": NETWORK,
+    "rnn.bias_ih_l0": None,
+    "rnn.bias_ih_l0_reverse": None,
+    "network.bias_ih_l0": None,
+    "cell.bias_ih": None,
+    "keys.weight": (2 / (512 + 512)) ** 0.5,
+    "from_hidden.weight": (2 / (512 + 512)) ** 0.5,
+    "attention.weight": (2 / (512 + 512)) ** 0.5,
+    "coverage_weight": (2 / (1 + 512)) ** 0.5,
+    "readout.weight": (2 / (768 + 256)) ** 0.5,
+    "merge.weight": (2 / (640 + 128)) ** 0.5,
+    "gate.weight": (2 / (512 + 128 + 512 + 1)) ** 0.5,
+    "from_hidden.bias": 0.0,
+    "readout.bias": 0.0,
+    "merge.bias": 0.0,
+    "gate.bias": 0.0,
+}
+
+
+def test_every_parameter_begins_as_in_the_papers_code():
+    """Jiang and Bansal train on See et al.'s code, so that the second decoder begins as the first."""
+    for name, parameter in first_weights().named_parameters():
+        (expected,) = {end: value for end, value in DEVIATIONS.items() if name.endswith(end)}.values()
+        values = parameter.detach().flatten()
+        if expected is None:
+            values = values.view(4, -1)
+            assert values[1].eq(1).all() and not values[[0, 2, 3]].any(), name
+        elif expected == 0:
+            assert not values.any(), name
+        else:
+            uncertain = 4 * expected / len(values) ** 0.5
+            assert values.std().item() == pytest.approx(expected, rel=0.02 + 3 / len(values) ** 0.5), name
+            assert abs(values.mean()) < uncertain, name
+
+
+def test_uniform_first_weights_are_those_of_both_decoders():
+    model = first_weights(paper_init=False, uniform_init=0.05)
+    for name, parameter in model.decoder.closed_book.named_parameters():
+        assert 0.045 < parameter.abs().max() <= 0.05, name
+
+
+def test_a_checkpoint_with_two_biases_loads():
+    model = model_of()
+    weights = model.state_dict()
+    name = "decoder.closed_book.network.bias_ih_l0"
+    second = torch.randn_like(weights[name])
+    old = {**weights, name: weights[name] - second, name.replace("_ih_", "_hh_"): second}
+    other = model_of(paper_init=False)
+    other.load_state_dict(old)
+    torch.testing.assert_close(other.state_dict(), weights)

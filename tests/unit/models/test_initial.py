@@ -8,7 +8,7 @@ from helpers import SMALL, make_model, model_config
 from steps import steps_task
 from test_foreign import foreign_model
 
-from fairseq_etads.models.initial import is_first_launch, load_initial_weights
+from fairseq_etads.models.init_from import is_first_launch, load_initial_weights
 from fairseq_etads.platform.compat import UnsafeCheckpointError
 
 

@@ -13,7 +13,7 @@ from recurrent import DOCUMENTS, SUMMARIES, V, encode, inputs, log_probs, recurr
 
 from fairseq_etads.jobs.architectures import count_parameters
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
-from fairseq_etads.models.rnn_initial import SEES_RANGE, SEES_STD
+from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
 from fairseq_etads.training.lazy_optimisers import LazyAdagrad
 from fairseq_etads.training.nll import SummarizationNLL
 

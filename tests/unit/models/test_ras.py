@@ -11,7 +11,7 @@ from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, mode
 from recurrent import DOCUMENTS, SUMMARIES, encode, log_probs, recurrent
 
 from fairseq_etads.layers.additive import DotAttention, DotKeys
-from fairseq_etads.models.conv_encoder import SOURCE_POSITIONS
+from fairseq_etads.models.rnn_encoder import SOURCE_POSITIONS
 
 RAS = ["ras_elman", "ras_lstm"]
 

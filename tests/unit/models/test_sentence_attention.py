@@ -16,7 +16,7 @@ from steps import make_criterion
 from test_pointer_generator import weights_of
 
 from fairseq_etads.attention import combined_log_attention, inconsistency_loss, log_attention
-from fairseq_etads.models.initial import load_initial_weights
+from fairseq_etads.models.init_from import load_initial_weights
 
 ARCH = "unified_summarizer"
 LOSSES = {"label_smoothing": 0.0, "length_normalised": True}

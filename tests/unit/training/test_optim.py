@@ -13,8 +13,8 @@ from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 from torch import nn
 
+from fairseq_etads.layers.embedding import mark_lookup_table, wants_sparse_gradient
 from fairseq_etads.training.lazy_optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
-from fairseq_etads.vocabulary.embedding import mark_lookup_table, wants_sparse_gradient
 
 OPTIONS = Namespace(
     lr=[0.1], weight_decay=0.0, adam_betas="(0.9, 0.99)", adam_eps=1e-8, use_old_adam=True, fp16_adam_stats=False,

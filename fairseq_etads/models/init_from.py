@@ -25,7 +25,7 @@ EXTRACTOR = "encoder.extractor."
 """How the names of an extractor's weights begin in a summariser."""
 
 
-def extractor_to_begin_with(model: Any, path: str) -> nn.Module:
+def initial_extractor(model: Any, path: str) -> nn.Module:
     """The extractor inside a summariser, for --extractor ``path``; ValueError if the model has none."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:

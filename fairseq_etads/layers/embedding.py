@@ -1,17 +1,12 @@
-"""Word vectors: the embedding layer, pretrained vectors from files, and tables with sparse gradients."""
+"""Word vectors: the embedding layer, tables with sparse gradients, and a table that is the output layer, too."""
 
-import logging
 from typing import Optional
 
-import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ..kernels.lookup import look_up
-from .dictionary import hide_unknown_words
-
-logger = logging.getLogger(__name__)
+from ..vocabulary.dictionary import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:
@@ -93,49 +88,3 @@ class SharedTableOutput(nn.Module):
         if self.bias is not None:
             linear.bias = nn.Parameter(self.bias.detach(), requires_grad=False)
         return linear
-
-
-def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the vectors of a file into the rows of the words that the dictionary knows; other rows stay as they are.
-
-    Args:
-        path: word2vec's text format: a line "COUNT WIDTH", which may be missing, then a word and its numbers a line. If
-            a word comes twice, the last counts. None: do nothing.
-        option: the option's name, for error messages.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not in that format, its vectors are not as wide as the table, or it has no word of the
-            dictionary.
-    """
-    if path is None:
-        return
-    width = table.embedding_dim
-    found = set()
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            for number, line in enumerate(lines, 1):
-                word, *values = line.rstrip("\r\n ").split(" ")
-                if number == 1 and len(values) == 1:
-                    continue  # the header; a wrong width shows in the next line
-                if len(values) != width:
-                    raise ValueError(
-                        f"{option} {path}: line {number} has {len(values)} numbers, and {width} are wanted"
-                    )
-                place = dictionary.indices.get(word)
-                if place is None or place == dictionary.pad():
-                    continue
-                vector = torch.tensor([float(value) for value in values])
-                if not torch.isfinite(vector).all():
-                    raise ValueError(f"{option} {path}: line {number} has a number that is not finite")
-                table.weight.data[place] = vector
-                found.add(place)
-    except FileNotFoundError:
-        raise FileNotFoundError(f'{option} "{path}": no such file') from None
-    except ValueError as error:
-        if option in str(error):
-            raise
-        raise ValueError(f"{option} {path}: line {number} is not a word and its numbers ({error})") from None
-    if not found:
-        raise ValueError(f"{option} {path}: it has none of the {len(dictionary):,} words of the dictionary")
-    logger.info(f"{option}: vectors for {len(found):,} of {len(dictionary):,} words")

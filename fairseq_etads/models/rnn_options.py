@@ -1,0 +1,525 @@
+"""The options of the recurrent family, its presets, and what the options must fulfil.
+
+Every mechanism is a field of :class:`RecurrentConfig`; a named architecture is a preset that changes defaults.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Optional
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import ChoiceEnum
+from omegaconf import II
+from torch import nn
+
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import known_words
+from .common import PointerOptions, check_marks, check_one_dictionary, check_pointer, preset_dataclass
+
+ENCODERS = ("rnn", "conv")
+CELLS = ("gru", "lstm", "elman")
+BRIDGES = ("tanh", "relu", "linear", "zero")
+QUERIES = ("before", "after")
+SCORES = ("additive", "dot")
+FEEDS = ("context", "readout")
+READOUTS = ("tanh", "linear", "luong", "mlp", "none")
+GATES = ("none", "selective")
+DROPOUT_PLACES = ("words", "state")
+SENTENCE_ATTENTION = ("none", "extractor")
+EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
+"""Sizes of the extractor of --sentence-attention, by option: those of Hsu et al. 2018."""
+FACTOR_DIM = 16
+"""Width of a factor's vectors where --source-factors gives none."""
+
+
+@dataclass
+class RecurrentConfig(PointerOptions):
+    """The options of the recurrent family; the defaults are those of the paper's Gigaword models."""
+
+    encoder_embed_dim: int = field(default=200, metadata={"help": "width of the documents' word vectors"})
+    encoder_hidden_size: int = field(default=400, metadata={"help": "width of each direction of the encoder's network"})
+    encoder_layers: int = field(default=1, metadata={"help": "layers of the encoder's network"})
+    decoder_embed_dim: int = field(
+        default=II("model.encoder_embed_dim"), metadata={"help": "width of the summaries' word vectors"}
+    )
+    decoder_hidden_size: int = field(
+        default=II("model.encoder_hidden_size"), metadata={"help": "width of the decoder's network"}
+    )
+    attention_dim: int = field(
+        default=II("model.decoder_hidden_size"), metadata={"help": "width of the attention's hidden layer"}
+    )
+    readout_dim: int = field(
+        default=II("model.decoder_embed_dim"), metadata={"help": "width of the readout, which the output layer reads"}
+    )
+    encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
+        default="rnn",
+        metadata={
+            "help": "what attention reads. rnn: states of a network in both directions; conv: word vectors, which are "
+            "found by a convolution over words and positions (Chopra et al. 2016)"
+        },
+    )
+    encoder_window: int = field(
+        default=5, metadata={"help": "how many words the convolution of --encoder conv sees at once, an odd number"}
+    )
+    encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "selective: a gate lets a part of each encoder state through to the decoder, by the state and the "
+            "last ones of both directions (Zhou et al. 2017)"
+        },
+    )
+    encoder_projection: int = field(
+        default=0, metadata={"help": "let attention read W [encoder state], N wide, instead of the state (0: off)"}
+    )
+    learnt_start: bool = field(
+        default=False, metadata={"help": "the encoder's networks begin with learnt states instead of 0"}
+    )
+    rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
+        default="gru",
+        metadata={
+            "help": "networks of encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. 2016, a decoder's "
+            "with --encoder conv)"
+        },
+    )
+    bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
+        default="tanh",
+        metadata={
+            "help": "nonlinearity of the decoder's first state, a(W [last states] + b) (relu: See et al. 2017; linear: "
+            "none), or zero: it is 0 (Chopra et al. 2016)"
+        },
+    )
+    merge_input: bool = field(
+        default=False,
+        metadata={
+            "help": "let the decoder's cell read W [word's vector; context] + b, which is as wide as a word's vector, "
+            "instead of both (See et al. 2017)"
+        },
+    )
+    attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
+        default="before",
+        metadata={
+            "help": "what attention asks with. before: the state before the step and the word before; after: the state "
+            "after the step, which has read the context of the step before (See et al. 2017)"
+        },
+    )
+    input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
+        default="context",
+        metadata={
+            "help": "with --attention-query after, what the cell reads of the step before: the context, or the readout "
+            "(Luong et al. 2015)"
+        },
+    )
+    attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
+        default="additive",
+        metadata={
+            "help": "how attention compares. additive: v tanh(query + key); dot: the state times the key, without "
+            "weights (Chopra et al. 2016), but the keys of --encoder rnn are W h (Luong et al. 2015: general)"
+        },
+    )
+    readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
+        default="tanh",
+        metadata={
+            "help": "what the output layer reads. tanh: tanh(W [state; word's vector; context] + b); linear: W [state; "
+            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 tanh(W_1 "
+            "[state; context] + b) (Chen and Bansal 2018); none: [state; context] itself"
+        },
+    )
+    output_bias: bool = field(default=True, metadata={"help": "give the output layer a bias"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout probability, see --dropout-at"})
+    dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
+        default="words",
+        metadata={
+            "help": "what --dropout acts on beside the readout. words: word vectors and encoder states; state: the "
+            "decoder's state after each step, in the place of these"
+        },
+    )
+    encoder_embed_path: Optional[str] = field(
+        default=None, metadata={"help": "word vectors to begin with, in word2vec's text format, for documents"}
+    )
+    decoder_embed_path: Optional[str] = field(default=None, metadata={"help": "the same for summaries"})
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "summaries' word vectors are the output layer's weight, too"}
+    )
+    share_all_embeddings: bool = field(
+        default=False, metadata={"help": "one table for documents' and summaries' word vectors and the output layer"}
+    )
+    share_input_embeddings: bool = field(
+        default=False,
+        metadata={"help": "one table for documents' and summaries' word vectors, but not for the output layer"},
+    )
+    paper_init: bool = field(
+        default=False,
+        metadata={
+            "help": "begin with weights as in See et al.'s code: tiny word vectors, networks uniform within 0.02, the "
+            "other matrices by Glorot's rule (docs/recurrent.md)"
+        },
+    )
+    uniform_init: float = field(
+        default=0.0, metadata={"help": "begin with all weights uniform between -R and R (0: as docs/recurrent.md says)"}
+    )
+    large_vocabulary_trick: int = field(
+        default=0,
+        metadata={
+            "help": "softmax over the batch's words and the most frequent ones, N words in all (0: over all words)"
+        },
+    )
+    coverage: bool = field(
+        default=False, metadata={"help": "tell the attention what it has attended to before (See et al. 2017)"}
+    )
+    temporal_attention: bool = field(
+        default=False,
+        metadata={"help": "divide the attention to a word by what it got in earlier steps (Nallapati et al. 2016)"},
+    )
+    hierarchical_attention: bool = field(
+        default=False,
+        metadata={"help": f'attend to sentences, too; "{SENTENCE_MARK}" must end each sentence of a document'},
+    )
+    sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "extractor: the attention to a word is multiplied by the probability with which an extractor takes "
+            f'its sentence, which "{SENTENCE_MARK}" ends, and divided by the sum (Hsu et al. 2018)'
+        },
+    )
+    extractor_embed_dim: int = field(
+        default=EXTRACTOR["extractor_embed_dim"], metadata={"help": "width of the extractor's word vectors"}
+    )
+    extractor_hidden_size: int = field(
+        default=EXTRACTOR["extractor_hidden_size"],
+        metadata={"help": "width of each direction of the extractor's networks"},
+    )
+    max_sentences: int = field(
+        default=EXTRACTOR["max_sentences"],
+        metadata={"help": "sentences of a document that the extractor reads; others are not attended to"},
+    )
+    max_sentence_words: int = field(
+        default=EXTRACTOR["max_sentence_words"], metadata={"help": "words of a sentence that the extractor reads"}
+    )
+    encoder_by_sentence: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, let the network over words begin anew with each sentence "
+            "(Li et al. 2018)"
+        },
+    )
+    sentence_gate: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, filter the states of sentences by a gate that sees the whole "
+            "document (Li et al. 2018)"
+        },
+    )
+    sentence_selector: bool = field(
+        default=False,
+        metadata={
+            "help": "with --hierarchical-attention, select sentences of the document whenever a sentence of the "
+            f'summary begins, which "{SENTENCE_MARK}" separates: they keep their weights until it ends, and the '
+            "decoder begins with them (Li et al. 2018); see --selection-loss"
+        },
+    )
+    closed_book_decoder: bool = field(
+        default=False,
+        metadata={
+            "help": "in training a second decoder without attention and pointer learns from the encoder's last state "
+            "alone (Jiang and Bansal 2018); see --closed-book-weight of the criterion"
+        },
+    )
+    closed_book_cut: bool = field(
+        default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
+    )
+    source_factors: str = field(
+        default="none",
+        metadata={
+            "help": "factors of the documents' words to read: none, all, or a list of names of DATA/factors.json with "
+            f'or without widths, such as "pos:20,tf" (without: {FACTOR_DIM})'
+        },
+    )
+
+
+_LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
+_CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
+_FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}  # 55 in all, as in the paper
+
+# See et al. 2017, section 5: width 256, vectors of 128; the rest as in their code
+_SEE: Dict[str, Any] = {
+    "encoder_embed_dim": 128,
+    "encoder_hidden_size": 256,
+    "attention_dim": 512,
+    "readout_dim": 256,
+    "rnn_cell": "lstm",
+    "bridge": "relu",
+    "merge_input": True,
+    "attention_query": "after",
+    "readout": "linear",
+    "share_input_embeddings": True,
+    "paper_init": True,
+    "pointer": "soft",
+}
+
+# Chopra et al. 2016: RAS-Elman and RAS-LSTM
+_RAS: Dict[str, Any] = {
+    "encoder": "conv",
+    "encoder_embed_dim": 512,
+    "encoder_hidden_size": 512,  # the decoder's width follows
+    "bridge": "zero",
+    "attention_score": "dot",
+    "readout": "none",
+    "uniform_init": 0.05,
+}
+
+# Li, Zhu, Zhang and Zong 2018, on which they train with entailment; docs/entail.md
+_ENTAIL: Dict[str, Any] = {
+    "encoder_embed_dim": 300,
+    "encoder_hidden_size": 512,  # the decoder's width follows
+    "readout_dim": 512,
+    "encoder_gate": "selective",
+    "rnn_cell": "lstm",
+    "attention_query": "after",
+    "attention_score": "dot",
+    "input_feed": "readout",
+    "readout": "luong",
+    "output_bias": False,
+    "dropout": 0.5,
+    "dropout_at": "state",
+    "uniform_init": 0.1,
+}
+
+# Chen and Bansal 2018, the abstractor; docs/rewrite.md says what differs
+_REWRITER: Dict[str, Any] = {
+    "encoder_embed_dim": 128,
+    "encoder_hidden_size": 256,  # the decoder's width follows
+    "encoder_projection": 256,
+    "learnt_start": True,
+    "rnn_cell": "lstm",
+    "bridge": "linear",
+    "attention_query": "after",
+    "attention_score": "dot",
+    "input_feed": "readout",
+    "readout": "mlp",
+    "output_bias": False,
+    "share_all_embeddings": True,
+    "pointer": "soft",
+}
+
+# Li et al. 2018 on the decoder of See et al. 2017, with GRUs; docs/selection.md says what is settled here
+_SELECTION: Dict[str, Any] = {
+    **_SEE,
+    "rnn_cell": "gru",
+    "bridge": "tanh",
+    "hierarchical_attention": True,
+    "encoder_by_sentence": True,
+    "sentence_gate": True,
+    "sentence_selector": True,
+}
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "gru_seq2seq": {},
+    "words_lvt2k": _LVT2K,
+    "words_lvt5k": {"large_vocabulary_trick": 5000},
+    "words_lvt2k_hieratt": {**_LVT2K, "hierarchical_attention": True},
+    "feats_lvt2k": _FEATURES,
+    "feats_lvt2k_ptr": {**_FEATURES, "pointer": "switch"},
+    "words_lvt2k_temp_att": {**_CNN, "temporal_attention": True},
+    "pointer_generator": _SEE,
+    "pointer_generator_coverage": {**_SEE, "coverage": True},
+    "unified_summarizer": {**_SEE, "coverage": True, "sentence_attention": "extractor"},  # Hsu et al. 2018
+    "explicit_selection": _SELECTION,
+    "entail_s2s": _ENTAIL,
+    "sentence_rewriter": _REWRITER,
+    "ras_elman": {**_RAS, "rnn_cell": "elman"},
+    "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
+    # See et al.'s sizes on Nallapati et al.'s decoder, with one table for both sides and the output layer
+    "pg_coverage": {
+        "encoder_embed_dim": 128,
+        "encoder_hidden_size": 256,
+        "attention_dim": 512,
+        "share_all_embeddings": True,
+        "pointer": "soft",
+        "coverage": True,
+    },
+}
+"""Named architectures: what each changes in the defaults (Nallapati et al. 2016, tables 1 to 3; See et al. 2017)."""
+
+
+def preset_config(name: str, **changes: Any) -> type:
+    """A dataclass of all options with the preset's defaults."""
+    options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
+    return preset_dataclass(name, options, changes, __name__)
+
+
+def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
+    """Width of each factor to read, by its name.
+
+    Args:
+        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
+
+    Raises:
+        ValueError: the list is malformed, or the data lacks a factor.
+    """
+    text = str(value).strip()
+    if text == "none":
+        return {}
+    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
+    if taken:
+        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
+    has = ", ".join(available) if available else "no factors.json, so no factor at all"
+    if text == "all":
+        if not available:
+            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
+        return dict.fromkeys(available, FACTOR_DIM)
+    widths: Dict[str, int] = {}
+    for part in text.split(","):
+        name, colon, width = (piece.strip() for piece in part.partition(":"))
+        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
+            raise ValueError(
+                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
+            )
+        if name not in available:
+            raise ValueError(
+                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
+                "Make the data with etads-prepare --factors, or choose another architecture"
+            )
+        widths[name] = int(width) if colon else FACTOR_DIM
+    return widths
+
+
+def check_options(cfg: Any, task: Any) -> None:
+    """Raise ValueError for an option that makes no sense alone, with the others, or with the data."""
+    sizes = ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers", "decoder_embed_dim", "decoder_hidden_size")
+    for option in (*sizes, "attention_dim", "readout_dim"):
+        _at_least(cfg, option, 1)
+    _at_least(cfg, "large_vocabulary_trick", 0)
+    _at_least(cfg, "encoder_projection", 0)
+    if not 0 <= cfg.dropout < 1:
+        raise ValueError(f"--dropout {cfg.dropout}: choose a probability, at least 0 and below 1")
+    _check_conv(cfg)
+    check_pointer(cfg, task)
+    _check_sharing(cfg, task)
+    if cfg.hierarchical_attention:
+        check_marks("--hierarchical-attention", task)
+    _check_extractor(cfg)
+    _check_sentences(cfg, task)
+    _check_closed_book(cfg)
+
+
+def _check_sentences(cfg: Any, task: Any) -> None:
+    """Raise ValueError for options about sentences that lack what they need."""
+    for option in ("encoder_by_sentence", "sentence_gate", "sentence_selector"):
+        if getattr(cfg, option) and not cfg.hierarchical_attention:
+            raise ValueError(
+                f"--{option.replace('_', '-')} has no effect without --hierarchical-attention, for which documents "
+                "mark their sentences"
+            )
+    if not cfg.sentence_selector:
+        return
+    if str(cfg.bridge) in ("zero", "linear"):
+        raise ValueError(
+            f"--bridge {cfg.bridge} does not go with --sentence-selector, where each sentence of a summary begins "
+            "with what was selected: choose tanh or relu"
+        )
+    words = task.target_dictionary
+    if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
+        raise ValueError(
+            f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
+            "nothing tells where a sentence of a summary ends; make the data from summaries that mark their sentences "
+            "so (etads-prepare without --no-target-sentence-marks)"
+        )
+
+
+def _check_conv(cfg: Any) -> None:
+    """Raise ValueError for options of Chopra et al.'s and Luong et al.'s models that do not go with the others."""
+    if str(cfg.encoder) == "conv":
+        if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
+            raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
+        for option, needed in (("bridge", "zero"), ("encoder_layers", "1")):
+            if str(getattr(cfg, option)) != needed:
+                raise ValueError(
+                    f"--{option.replace('_', '-')} {getattr(cfg, option)} does not go with --encoder conv, which is "
+                    f"one layer without a last state: give --{option.replace('_', '-')} {needed}"
+                )
+        if str(cfg.encoder_gate) != "none":
+            raise ValueError(f"--encoder-gate {cfg.encoder_gate} needs the last states of --encoder rnn")
+        for flag, value in (("--encoder-projection", cfg.encoder_projection), ("--learnt-start", cfg.learnt_start)):
+            if value:
+                raise ValueError(f"{flag} has no effect with --encoder conv, which is no recurrent network")
+        if cfg.hierarchical_attention:
+            raise ValueError("--hierarchical-attention needs the states of --encoder rnn")
+    else:
+        if cfg.encoder_window != 5:
+            raise ValueError(f"--encoder-window {cfg.encoder_window} has no effect without --encoder conv")
+        if str(cfg.rnn_cell) == "elman":
+            raise ValueError("--rnn-cell elman is a decoder's alone: give --encoder conv, or choose gru or lstm")
+    if cfg.encoder_projection and cfg.hierarchical_attention:
+        raise ValueError(
+            "--encoder-projection does not go with --hierarchical-attention, which reads the states: choose one"
+        )
+    if cfg.coverage and str(cfg.attention_score) == "dot":
+        raise ValueError("--coverage needs --attention-score additive, inside which it is added")
+    if str(cfg.input_feed) == "readout" and str(cfg.attention_query) != "after":
+        raise ValueError("--input-feed readout needs --attention-query after: the cell then reads what came before it")
+    if cfg.uniform_init < 0:
+        raise ValueError(f"--uniform-init {cfg.uniform_init}: choose 0 or more")
+    if cfg.uniform_init and cfg.paper_init:
+        raise ValueError("--uniform-init and --paper-init exclude one another: choose one")
+
+
+def _check_extractor(cfg: Any) -> None:
+    """Raise ValueError for sizes of an extractor that are impossible, or of none."""
+    for option, default in EXTRACTOR.items():
+        _at_least(cfg, option, 1)
+        if getattr(cfg, option) != default and str(cfg.sentence_attention) == "none":
+            flag = f"--{option.replace('_', '-')}"
+            raise ValueError(f"{flag} {getattr(cfg, option)} has no effect without --sentence-attention extractor")
+
+
+def _check_closed_book(cfg: Any) -> None:
+    """Raise ValueError if there is no last state to read, or nothing that reads it."""
+    if cfg.closed_book_cut and not cfg.closed_book_decoder:
+        raise ValueError("--closed-book-cut has no effect without --closed-book-decoder")
+    if cfg.closed_book_decoder and str(cfg.bridge) == "zero":
+        raise ValueError("--closed-book-decoder begins with the encoder's last state: give --bridge tanh or relu")
+    if cfg.closed_book_decoder and cfg.sentence_selector:
+        raise ValueError(
+            "--closed-book-decoder begins with the encoder's last state, and with --sentence-selector each sentence "
+            "begins with what was selected: choose one"
+        )
+    if cfg.closed_book_decoder and cfg.large_vocabulary_trick:
+        raise ValueError("--closed-book-decoder has a softmax over all words: choose it or --large-vocabulary-trick")
+
+
+def _check_sharing(cfg: Any, task: Any) -> None:
+    """Raise ValueError for tables that cannot be shared, or are shared by two options."""
+    if cfg.share_input_embeddings:
+        if cfg.share_all_embeddings:
+            raise ValueError("--share-input-embeddings has no effect with --share-all-embeddings: choose one")
+        if cfg.share_decoder_input_output_embed:
+            raise ValueError(
+                "--share-input-embeddings and --share-decoder-input-output-embed together are --share-all-embeddings: "
+                "give that instead"
+            )
+    for option in ("share_all_embeddings", "share_input_embeddings"):
+        if not getattr(cfg, option):
+            continue
+        flag = f"--{option.replace('_', '-')}"
+        check_one_dictionary(flag, task)
+        if cfg.decoder_embed_dim != cfg.encoder_embed_dim:
+            raise ValueError(
+                f"{flag} needs one width; --encoder-embed-dim is {cfg.encoder_embed_dim} and "
+                f"--decoder-embed-dim {cfg.decoder_embed_dim}"
+            )
+        if cfg.decoder_embed_path not in (None, cfg.encoder_embed_path):
+            raise ValueError(f"{flag} has one table: give --encoder-embed-path alone")
+    for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
+        if getattr(cfg, option) and str(cfg.readout) == "none":
+            raise ValueError(
+                f"--{option.replace('_', '-')} needs --readout tanh, linear, luong or mlp, as wide as word vectors"
+            )
+        if getattr(cfg, option) and cfg.readout_dim != cfg.decoder_embed_dim:
+            raise ValueError(
+                f"--{option.replace('_', '-')} needs an output layer as wide as word vectors; --readout-dim is "
+                f"{cfg.readout_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}"
+            )
+
+
+def _at_least(cfg: Any, option: str, least: int) -> None:
+    if getattr(cfg, option) < least:
+        raise ValueError(f"--{option.replace('_', '-')} {getattr(cfg, option)}: choose {least} or more")
