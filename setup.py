@@ -109,6 +109,9 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            # every command below as etads NAME, with a list of all. Completion (etads completion) is written from their
+            # parsers; shtab and argcomplete would have to be installed first, and the latter runs Python at every Tab
+            "etads=fairseq_etads.commands.etads:main",
             "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.average:main",

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any, Callable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
+from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
 from ..version import __version__
 from .errors import InputError
@@ -44,9 +44,9 @@ class Parser(argparse.ArgumentParser):
         """The spelling that was probably meant, or nothing."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
-                near = difflib.get_close_matches(word.partition("=")[0], self._options(), 1) if word[0] == "-" else []
+                near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
                 if near:
-                    return f"; did you mean {near[0]}?"
+                    return f"; did you mean {near}?"
         without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
         if without_value:
             names = without_value.group(1).split("/")
@@ -63,6 +63,11 @@ class Parser(argparse.ArgumentParser):
                 for parser in action.choices.values():
                     options += [name for name in parser._option_string_actions if name.startswith("--")]
         return options
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; empty if none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _integer(text: str) -> int:
@@ -96,6 +101,7 @@ def command(
             args = parser.parse_args(argv)
             return run(parser.prog, lambda: work(args), *more)
 
+        main.make_parser = make_parser  # type: ignore[attr-defined]
         return main
 
     return decorate

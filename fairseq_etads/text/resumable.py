@@ -33,7 +33,7 @@ def json_lines(content: bytes) -> List[Any]:
 
 def differing(before: Dict[str, Any], now: Dict[str, Any]) -> str:
     """Names of the settings that differ, as words of a message; empty if none does."""
-    return " and ".join(sorted(str(name) for name in {*before, *now} if before.get(name) != now.get(name)))
+    return " and ".join(str(name) for name in {**now, **before} if before.get(name) != now.get(name))
 
 
 class Progress(NamedTuple):
