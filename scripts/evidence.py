@@ -31,7 +31,7 @@ from fairseq_etads.evaluation.rouge import METRICS, Settings
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.text.atomic import SIDES, SPLITS, atomic_writer
-from fairseq_etads.version import __version__
+from fairseq_etads.version import version
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -118,7 +118,7 @@ def record(args: argparse.Namespace) -> None:
         "system": args.system,
         "seed": args.seed,
         "command": args.command,
-        "version": __version__,
+        "version": version(),
         "commit": git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else ""),
         "python": platform.python_version(),
         "processor": processor(),

@@ -47,6 +47,8 @@ trap 'rm -rf "$copy"' EXIT
 cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - setup.py pyproject.toml MANIFEST.in README.md LICENSE \
     fairseq_etads preprocess | tar -C "$copy" -xf -
+# the copy has no .git that would tell its version
+[ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
 wanted=$("$VENV/bin/python" - "$copy" "$extras" <<'PYTHON'
 import hashlib, pathlib, sys
 root, digest = pathlib.Path(sys.argv[1]), hashlib.sha256(sys.argv[2].encode())

@@ -12,7 +12,7 @@ from ..platform.console import Parser, command, limit_caches_of_shapes
 from ..platform.errors import InputError
 from ..platform.extras import EXTRAS, install_line, missing_modules
 from ..summarizer.folder.config import find_folder
-from ..version import __version__
+from ..version import version
 
 PACKAGES = (
     "torch",
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _versions() -> Iterator[Tuple[str, str]]:
-    yield "fairseq-etads", f"{__version__}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
+    yield "fairseq-etads", f"{version()}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     for name in PACKAGES:
         try:

@@ -5,7 +5,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..platform.console import USER_ERROR, closest, printable, run
-from ..version import __version__
+from ..version import version
 
 
 class Command(NamedTuple):
@@ -94,7 +94,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return run("etads", lambda: print(overview()))
     name = words[0][len("etads-") :] if words[0].startswith("etads-") else words[0]
     if name == "--version":
-        return run("etads", lambda: print(f"etads {__version__}"))
+        return run("etads", lambda: print(f"etads {version()}"))
     if name not in by_name():
         near = closest(name, by_name())
         advice = f"; did you mean {near}?" if near else ""

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
-from ..version import __version__
+from ..version import version
 from .errors import InputError
 
 USER_ERROR = 2
@@ -28,8 +28,7 @@ class Parser(argparse.ArgumentParser):
         self._words: List[str] = []
         self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
-            version = f"{self.prog} {__version__}"
-            self.add_argument("--version", action="version", version=version, help="show the version and exit")
+            self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, and remember the words for messages."""
@@ -63,6 +62,14 @@ class Parser(argparse.ArgumentParser):
                 for parser in action.choices.values():
                     options += [name for name in parser._option_string_actions if name.startswith("--")]
         return options
+
+
+class _ShowVersion(argparse.Action):
+    """Print the version, which is found only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"{parser.prog} {version()}")
+        parser.exit()
 
 
 def closest(word: str, known: Iterable[str]) -> str:

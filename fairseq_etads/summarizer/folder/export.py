@@ -19,7 +19,7 @@ from ...platform.errors import InputError
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
-from ...version import __version__
+from ...version import version
 from ...vocabulary.dictionary import known_words
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
@@ -202,7 +202,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 def versions() -> Dict[str, Any]:
     """The versions of this package, of Python and of the packages that matter here."""
-    found: Dict[str, Any] = {"fairseq-etads": __version__, "python": platform.python_version()}
+    found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package.replace("_", "-")] = metadata.version(package)
