@@ -199,7 +199,7 @@ def search(args: argparse.Namespace) -> None:
 
 def detokenise(args: argparse.Namespace) -> None:
     """Write lines of words of prepared data as text."""
-    from fairseq_etads.jobs.words_to_text import detokenizer_of  # late: it imports torch
+    from fairseq_etads.jobs.runs import detokenizer_of  # late: it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
     dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))

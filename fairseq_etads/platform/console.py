@@ -154,7 +154,7 @@ def _harmless_output() -> Iterator[None]:
     """Inside, what is printed to a terminal cannot command it; files and pipes get the characters as they are."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
-        sys.stdout = _Terminal(plain)  # type: ignore[assignment]
+        sys.stdout = _Terminal(plain)
     try:
         yield
     finally:
