@@ -9,6 +9,8 @@ COPY setup.py pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md CITATION
 COPY fairseq_etads fairseq_etads
 COPY preprocess preprocess
 COPY scripts scripts
-RUN scripts/install.sh --cpu --venv /opt/etads
+# --build-arg ETADS_VERSION="$(python3 fairseq_etads/version.py)" gives the image the version of the clone
+ARG ETADS_VERSION
+RUN ETADS_VERSION=$ETADS_VERSION scripts/install.sh --cpu --venv /opt/etads
 ENV PATH=/opt/etads/bin:$PATH ETADS_VENV=/opt/etads
 CMD ["bash"]

@@ -1,6 +1,6 @@
 """Installs the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
 
-import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -11,12 +11,13 @@ HERE = Path(__file__).parent
 
 
 def version() -> str:
-    """``__version__`` of the package, read as text: importing the package needs fairseq."""
-    text = (HERE / "fairseq_etads" / "version.py").read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
-    if found is None:
-        raise SystemExit("fairseq_etads/version.py has no line __version__ = ...")
-    return found.group(1)
+    """The version of these sources, by fairseq_etads/version.py, which is run without importing the package.
+
+    Not setuptools-scm: with this file an editable checkout says its present commit, not the one at which it was
+    installed; there is no tag to count from yet; and nothing has to be installed to build.
+    """
+    found = runpy.run_path(str(HERE / "fairseq_etads" / "version.py"))
+    return found["source_version"](HERE) or found["archive_version"]()
 
 
 class BuildFromNothing(build_py):
@@ -109,6 +110,9 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            # every command below as etads NAME, with a list of all. Completion (etads completion) is written from their
+            # parsers; shtab and argcomplete would have to be installed first, and the latter runs Python at every Tab
+            "etads=fairseq_etads.commands.etads:main",
             "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.average:main",

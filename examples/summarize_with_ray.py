@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Summarise JSON lines on all machines of a Ray cluster, or with several processes of this one.
 
-    pip install "fairseq-etads[ray]"
+    python -m pip install '.[ray]'
     python examples/summarize_with_ray.py debian articles/ summaries/ --column article
 
 Every record of the output has the fields of its record in the input, and "summary", "score" and "problem". Their order

@@ -13,9 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Optional
 
-from .version import __version__ as __version__
-
 if TYPE_CHECKING:
+    __version__: str
     from .summarizer import CopiedWord as CopiedWord
     from .summarizer import Explanation as Explanation
     from .summarizer import PartialSummary as PartialSummary
@@ -79,4 +78,8 @@ def __getattr__(name: str) -> Any:
         from . import summarizer
 
         return getattr(summarizer, name)
+    if name == "__version__":
+        from .version import version
+
+        return version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,3 +1,84 @@
-"""The version of this project, importable without importing anything else."""
+"""The version of this project, from the state of its sources. setup.py and scripts run this file alone.
 
-__version__ = "0.1.0"
+``python fairseq_etads/version.py`` prints it. A commit that is not released has NEXT_VERSION, the number of commits and
+the commit: 0.2.0.dev1234+g1a2b3c4d, with ".dirty" if files have been changed since.
+"""
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, List, Optional
+
+NEXT_VERSION = "0.2.0"
+"""The version that the next tag, v0.2.0, gives its commit."""
+
+ARCHIVED_COMMIT = "$Format:%H$"
+"""The commit, in archives of git archive and of GitHub (see .gitattributes)."""
+
+
+@functools.cache
+def version() -> str:
+    """The version of the code that runs; never an error."""
+    sources = Path(__file__).resolve().parents[1]
+    return source_version(sources) or _installed_version(sources) or archive_version()
+
+
+def source_version(sources: Path) -> Optional[str]:
+    """The version of a checkout or an unpacked sdist; $ETADS_VERSION, where it is built without either.
+
+    Args:
+        sources: the folder with setup.py.
+    """
+    if not (sources / "setup.py").is_file():
+        return None
+    if os.environ.get("ETADS_VERSION"):
+        return os.environ["ETADS_VERSION"]
+    try:
+        if (sources / ".git").exists():
+            return _checkout_version(sources)
+        lines = (sources / "PKG-INFO").read_text(encoding="utf-8").splitlines()
+        return next((line.partition(": ")[2] for line in lines if line.startswith("Version: ")), None)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _checkout_version(sources: Path) -> str:
+    """The version that git says."""
+    # a hook of git has variables that name another repository
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*words: str) -> List[str]:
+        command = ["git", "-C", str(sources), *words]
+        done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=10)
+        return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
+
+    (commit,) = git("rev-parse", "HEAD")
+    changed = any(git("status", "--porcelain", "--untracked-files=no"))
+    if f"v{NEXT_VERSION}" in git("tag", "--points-at", "HEAD") and not changed:
+        return NEXT_VERSION
+    (count,) = git("rev-list", "--count", "HEAD")
+    return f"{NEXT_VERSION}.dev{count}+g{commit[:8]}{'.dirty' if changed else ''}"
+
+
+def _installed_version(folder: Path) -> Optional[str]:
+    """The version in the name of the metadata that pip has put into ``folder``, site-packages, next to this package."""
+    names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
+    return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
+
+
+def archive_version() -> str:
+    """The version of an archive, which knows its commit and not the number of commits; of anything else "unknown"."""
+    commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
+    return f"{NEXT_VERSION}.dev0+{commit}"
+
+
+def __getattr__(name: str) -> Any:
+    """``__version__``, found when it is first asked for: git takes some milliseconds."""
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+if __name__ == "__main__":
+    print(version())

@@ -19,9 +19,9 @@ trap 'exit 130' INT
 # a command that fails without a word must not end a script without one; 2: it has said why; above 128: a signal
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
-# number_of_version: the one in fairseq_etads/version.py.
+# number_of_version: the one that fairseq_etads/version.py finds.
 number_of_version() {
-    sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py"
+    python3 "$ROOT/fairseq_etads/version.py"
 }
 
 # usage: print the help of the calling script, which is the comment at its head.

@@ -32,7 +32,7 @@ from fairseq_etads.evaluation.summaries import SENTENCE_MARK
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import writing
 from fairseq_etads.text.atomic import SIDES, SPLITS
-from fairseq_etads.version import __version__
+from fairseq_etads.version import version
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -119,7 +119,7 @@ def record(args: argparse.Namespace) -> None:
         "system": args.system,
         "seed": args.seed,
         "command": args.command,
-        "version": __version__,
+        "version": version(),
         "commit": git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else ""),
         "python": platform.python_version(),
         "processor": processor(),
@@ -200,7 +200,7 @@ def search(args: argparse.Namespace) -> None:
 
 def detokenise(args: argparse.Namespace) -> None:
     """Write lines of words of prepared data as text."""
-    from fairseq_etads.jobs.words_to_text import detokenizer_of  # late: it imports torch
+    from fairseq_etads.jobs.runs import detokenizer_of  # late: it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
     dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))

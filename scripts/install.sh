@@ -52,6 +52,8 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
+# the copy has no .git that would tell its version
+[ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
 wanted=$("$VENV/bin/python" - "$copy" "$extras$editable" <<'PYTHON'
 import hashlib, pathlib, sys
 root, digest = pathlib.Path(sys.argv[1]), hashlib.sha256(sys.argv[2].encode())

@@ -19,7 +19,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -149,8 +149,8 @@ def main():
         usage=lines[2].strip(), description="\n".join([lines[0], *lines[3:]]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "fairseq_etads" / "__init__.py").read_text())
-    parser.add_argument("--version", action="version", version=f"mutation.py {version[1] if version else '?'}")
+    version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
+    parser.add_argument("--version", action="version", version=f"mutation.py {version}")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: all cores)")

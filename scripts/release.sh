@@ -9,8 +9,9 @@
 #   --check          only check that version, changelog and tag agree
 #   --unreleased     build and try without that check
 #
-# To release: set __version__ in fairseq_etads/version.py, give the entries under "Unreleased" in CHANGELOG.md that
+# To release: set NEXT_VERSION in fairseq_etads/version.py, give the entries under "Unreleased" in CHANGELOG.md that
 # version and a date, commit, run this, and tag the commit as it says. With the tag there, the check covers it as well.
+# After it, set NEXT_VERSION to the version that comes then: untagged commits have it with ".dev" and the commit.
 # The trial installs everything anew (fairseq is compiled), prepares a few pairs, trains a few steps with
 # --user-dir fairseq_etads, summarises and scores: 5 minutes on 2 cores.
 
@@ -31,8 +32,8 @@ done
 [ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists; the wheel is tried in a new environment"
 git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null || die "$ROOT is not a git repository with a commit"
 [ -z "$(git -C "$ROOT" status --porcelain)" ] || die "what is not committed would not be released; commit it, or ignore it"
-version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py")
-[ -n "$version" ] || die "fairseq_etads/version.py has no line __version__ = ..."
+version=$(sed -n 's/^NEXT_VERSION = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version.py")
+[ -n "$version" ] || die "fairseq_etads/version.py has no line NEXT_VERSION = ..."
 tag=v$version
 
 # check_release: version, changelog and tag agree.
@@ -40,7 +41,7 @@ check_release() {
     local newest other
     newest=$(sed -n '/^## \[Unreleased\]/d; s/^## //p' "$ROOT/CHANGELOG.md" | head -n 1)
     [[ $newest == "[$version] - "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] ]] ||
-        die "CHANGELOG.md: the newest version is \"$newest\", and __version__ says \"[$version] - YEAR-MONTH-DAY\""
+        die "CHANGELOG.md: the newest version is \"$newest\", and NEXT_VERSION says \"[$version] - YEAR-MONTH-DAY\""
     ! sed -n '/^## \[Unreleased\]/,/^## \[[^U]/p' "$ROOT/CHANGELOG.md" | grep -q '^- ' ||
         die "CHANGELOG.md: entries under Unreleased; give them a version, in fairseq_etads/version.py too"
     if git -C "$ROOT" rev-parse --verify --quiet "refs/tags/$tag" >/dev/null; then
@@ -48,7 +49,7 @@ check_release() {
             die "the tag $tag is on another commit: $version has been released; choose the next version"
     fi
     other=$(git -C "$ROOT" tag --points-at HEAD --list 'v*' | grep -vx "$tag" || true)
-    [ -z "$other" ] || die "the tag $other is on this commit, and __version__ is $version"
+    [ -z "$other" ] || die "the tag $other is on this commit, and NEXT_VERSION is $version"
     say "version and changelog agree on $version"
 }
 [ "$mode" = unreleased ] || check_release
@@ -60,9 +61,11 @@ trap 'rm -rf "$work"' EXIT
 venv=${venv:-$work/venv}
 unset PYTHONPATH
 
+[ "$mode" != unreleased ] || version=$("$python" "$ROOT/fairseq_etads/version.py")
 say "building $version"
 mkdir "$work/source" "$work/dist" "$work/trial"
 git -C "$ROOT" archive HEAD | tar -C "$work/source" -xf -
+printf 'Version: %s\n' "$version" > "$work/source/PKG-INFO"  # the archive knows its commit, and not that it is released
 "$python" -m venv "$work/build"
 "$work/build/bin/python" -m pip --disable-pip-version-check --quiet install -c "$ROOT/constraints.txt" setuptools wheel
 # the wheel comes out of the unpacked sdist: so the sdist is complete

@@ -62,7 +62,7 @@ def _parsed(parser: Any, words: Tuple[str, ...]) -> Any:
         return options.parse_args_and_arch(parser, input_args=list(words))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _training(words: Tuple[str, ...]) -> Values:
     args = _parsed(options.get_training_parser(), words)
     found = _values(args)
@@ -75,7 +75,7 @@ def _training(words: Tuple[str, ...]) -> Values:
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _search(words: Tuple[str, ...]) -> Values:
     return _values(_parsed(options.get_generation_parser(), words))
 

@@ -68,7 +68,7 @@ def make_task(
     return SummarizationTask(cfg, dictionary, summaries)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def model_config(arch: str, **options):
     """The options of a model as fairseq-train hands them to it, which leaves out those that the model does not have."""
     kind = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")

@@ -14,7 +14,7 @@ from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least,
 from ..evaluation.summaries import find_leftovers, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from ..version import __version__
+from ..version import version
 from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
@@ -169,7 +169,7 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         }
         for name, analysis in analyses.items()
     }
-    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{__version__}"
+    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{version()}"
     return {"systems": report, "metrics": list(settings.metrics), "signature": signature}
 
 

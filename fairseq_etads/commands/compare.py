@@ -17,7 +17,7 @@ from ..evaluation.summaries import find_leftovers
 from ..platform.console import USER_ERROR, Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
-from ..version import __version__
+from ..version import version
 from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
 
 RESAMPLES = 10_000
@@ -141,7 +141,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"bootstrap-of-documents-and-trainings|trainings:{len(given.first)},{len(given.second)}"
-    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{__version__}"
+    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:

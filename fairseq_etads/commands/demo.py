@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from ..platform.console import Parser, command, limit_caches_of_shapes
 from ..platform.errors import InputError
+from ..platform.extras import install_line
 from ..summarizer.folder.config import FolderConfig, find_folder, read_config
 
 LOOPBACK = "127.0.0.1"
@@ -23,8 +24,8 @@ examples:
   etads-demo model --port 0         takes a port that is free, and says which
 
 The page shows a summary while it is being written, and which words of the document the model looks at and copies. It
-needs no network: nothing leaves this computer, and no other computer can open it. Needs the extra "demo":
-pip install 'fairseq-etads[demo]'
+needs no network: nothing leaves this computer, and no other computer can open it. Needs the extra "demo"; etads doctor
+prints the line that installs it.
 """
 
 
@@ -70,7 +71,7 @@ def _check(args: argparse.Namespace) -> FolderConfig:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{error.name} is missing: pip install 'fairseq-etads[demo]'") from None
+        raise InputError(f"{error.name} is missing: {install_line('demo')}") from None
     return config
 
 

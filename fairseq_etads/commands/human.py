@@ -22,7 +22,7 @@ from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
 from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from ..version import __version__
+from ..version import version
 from .scoring_options import check_writable, named_files, read_summaries, warn
 
 
@@ -149,7 +149,7 @@ def _score(args: argparse.Namespace) -> None:
     print(tabulate(rows, ["system", *CRITERIA, "summaries"], tablefmt="pipe", disable_numparse=True))
     annotators = len({rating.annotator for rating in ratings})
     counts = f"ratings:{given}/{expected}|annotators:{annotators}/{len(key['sheets'])}|left-out:{len(problems)}"
-    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{__version__}"
+    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{version()}"
     print(f"\n{given} of {expected} ratings were given\n{signature}")
     if args.json:
         everything = {"criteria": report, "problems": problems, "signature": signature}

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..version import __version__
+from ..version import version
 from .resampling import bootstrap_intervals
 from .reward_scores import Scored, Scorer, entailment_scorer, rougesal_scorer
 from .rouge import Settings
@@ -251,7 +251,7 @@ def describe(heads: List[str], figures: np.ndarray, signatures: List[str], boots
     """Means, 95 % intervals and signatures, in types that JSON has."""
     low, high = bootstrap_intervals(figures, bootstrap, seed).tolist()
     means = figures.mean(axis=0).tolist()
-    made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}"
+    made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     return {
         "scores": {head: {"mean": means[i], "interval": [low[i], high[i]]} for i, head in enumerate(heads)},
         "signatures": [f"{signature}|{made}" for signature in signatures],

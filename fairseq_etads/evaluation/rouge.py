@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
 from ..platform.processes import process_pool
-from ..version import __version__
+from ..version import version
 from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
@@ -208,12 +208,12 @@ class _Tokenizer:
         return words
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
     return _Tokenizer(stem, irregular_forms(find_home(rouge_home)) if irregular else {})
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _scorer(settings: Settings) -> Any:
     """rouge-score's scorer of the metrics of ``settings``; one per process."""
     from rouge_score import rouge_scorer
@@ -337,7 +337,7 @@ def make_report(
     check_at_least(0, seed=seed)
     means = scores.mean(axis=0).tolist()
     low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
-    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{__version__}"
+    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     mark = settings.sentence_mark
     return RougeReport(
         scores={name: Score(*means[m], *zip(low[m], high[m])) for m, name in enumerate(settings.metrics)},

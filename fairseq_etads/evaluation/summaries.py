@@ -47,7 +47,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
             raise ValueError(f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)}")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _untrained_punkt() -> Any:
     """Punkt's rules alone, without a trained model."""
     with deferred(*STATISTICS):  # here, not above: even so nltk takes a quarter of a second to import

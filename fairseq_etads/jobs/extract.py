@@ -15,7 +15,7 @@ from ..platform.outputs import writing
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
-from .words_to_text import detokenizer_of
+from .runs import detokenizer_of
 
 SENTENCES, THRESHOLD = 3, 0.15
 

@@ -19,7 +19,7 @@ from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
 from ..vocabulary.kinds import detect_subwords
-from .words_to_text import detokenizer_of
+from .runs import detokenizer_of
 
 Row = Tuple[str, List[str]]
 CHUNK = 64

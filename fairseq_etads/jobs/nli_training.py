@@ -37,7 +37,7 @@ from ..systems.entailment.model import (
 )
 from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
-from ..version import __version__
+from ..version import version
 from ..vocabulary.dictionary import fingerprint
 from ..vocabulary.word_vectors import load_vectors
 from .runs import device_of
@@ -234,7 +234,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     pairs, valid = (Pairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
-    about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": __version__}
+    about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))  # else the best epoch's model is gone
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained on pairs with other words; choose another folder")

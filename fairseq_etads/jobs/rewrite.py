@@ -20,8 +20,7 @@ from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks
-from .runs import device_of
-from .words_to_text import detokenizer_of
+from .runs import detokenizer_of, device_of
 
 SENTENCES = 5
 """How many sentences are taken of a document where nobody says when to stop, or nothing was taken."""

@@ -1,4 +1,4 @@
-"""What commands that load the checkpoint of a training have in common; without torch and fairseq."""
+"""Shared parts of commands that work on a training or its data. Importing it imports neither torch nor fairseq."""
 
 import argparse
 import logging
@@ -36,3 +36,23 @@ def device_of(name: Optional[str]) -> Any:
     from ..summarizer.summarizer import device_of as checked  # late: it imports torch
 
     return checked(name)
+
+
+def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
+    """A TextTokenizer that turns words, with their subwords joined, into text; sentence marks stay.
+
+    Args:
+        dictionary: of the data. subwords: see :func:`~fairseq_etads.text.subwords.word_ends`. folder: for the message.
+
+    Raises:
+        InputError: the data has GPT-2's pieces.
+    """
+    from ..text.tokenizer import TextTokenizer  # late: it imports fairseq
+    from ..vocabulary.kinds import detect_words
+
+    if subwords == "gpt2":
+        raise InputError(f"DATA {folder}: it has GPT-2's pieces, which are no words; prepare the text in another way")
+    kind = detect_words(dictionary, subwords)
+    return TextTokenizer(
+        argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")
+    )

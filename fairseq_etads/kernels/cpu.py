@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Whether products with packed weights work in ``dtype`` on this processor and agree with torch's plain ones.
 
@@ -51,7 +51,7 @@ Processors without VNNI add two products in 16 bits, where those of two 8-bit nu
 """
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def int8_levels() -> Optional[int]:
     """The most of :data:`INT8_LEVELS` at which FBGEMM's 8-bit products, which torch brings for x86, are exact.
 
@@ -114,7 +114,7 @@ def flash_attention_backward(
     return of_q, of_k, of_v
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def has_flash_attention(dtype: torch.dtype) -> bool:
     """Whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with torch's plain attention."""
     x = torch.linspace(-1, 1, 3 * 2 * 5 * 8, dtype=dtype).view(3, 1, 2, 5, 8).sin()
@@ -137,7 +137,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def has_faster_linear() -> bool:
     """Whether :func:`plain_linear` is faster than torch's product here, and agrees with it.
 

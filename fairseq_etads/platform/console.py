@@ -10,9 +10,9 @@ import re
 import signal
 import sys
 import threading
-from typing import Any, Callable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
+from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
-from ..version import __version__
+from ..version import version
 from .errors import InputError
 from .systems import belongs_to, is_there, system_of
 
@@ -30,8 +30,7 @@ class Parser(argparse.ArgumentParser):
         self._words: List[str] = []
         self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
-            version = f"{self.prog} {__version__}"
-            self.add_argument("--version", action="version", version=version, help="show the version and exit")
+            self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, and remember the words for messages."""
@@ -46,9 +45,9 @@ class Parser(argparse.ArgumentParser):
         """The spelling that was probably meant, or nothing."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
-                near = difflib.get_close_matches(word.partition("=")[0], self._options(), 1) if word[0] == "-" else []
+                near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
                 if near:
-                    return f"; did you mean {near[0]}?"
+                    return f"; did you mean {near}?"
         without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
         if without_value:
             names = without_value.group(1).split("/")
@@ -65,6 +64,19 @@ class Parser(argparse.ArgumentParser):
                 for parser in action.choices.values():
                     options += [name for name in parser._option_string_actions if name.startswith("--")]
         return options
+
+
+class _ShowVersion(argparse.Action):
+    """Print the version, which is found only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        print(f"{parser.prog} {version()}")
+        parser.exit()
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; empty if none is near."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _integer(text: str) -> int:
@@ -98,6 +110,7 @@ def command(
             args = parser.parse_args(argv)
             return run(parser.prog, lambda: work(args), *more)
 
+        main.make_parser = make_parser  # type: ignore[attr-defined]
         return main
 
     return decorate
@@ -143,7 +156,7 @@ def _harmless_output() -> Iterator[None]:
     """Inside, what is printed to a terminal cannot command it; files and pipes get the characters as they are."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
-        sys.stdout = _Terminal(plain)  # type: ignore[assignment]
+        sys.stdout = _Terminal(plain)
     try:
         yield
     finally:

@@ -34,7 +34,7 @@ LARGEST = 1_000_000
 """No number of tokens or hypotheses is larger."""
 
 OPTIONS: Dict[str, CallOption] = {
-    "beam": CallOption("beam_size", int, "hypotheses that are extended at every step", least=1),
+    "beam": CallOption("beam_size", int, "beam size", least=1),
     "min_len": CallOption("min_len", int, "fewest tokens of a summary", least=0),
     "max_len": CallOption("max_len_b", int, "most tokens of a summary", least=1),
     "max_len_a": CallOption("max_len_a", float, "and so many more for each token of the document", least=0),

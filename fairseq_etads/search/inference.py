@@ -71,7 +71,7 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
             setattr(module, name, make(module, name, child))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
     """Log once in this process how the products of a format are computed."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
@@ -127,7 +127,7 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
     return tuple(sorted(counts.items()))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
     """The format in which products take the least time on this processor, by a short trial.
 

@@ -1,11 +1,11 @@
-"""Raw documents to batches of ids, and ids of summaries to words. Without the dictionary's growing copy tail.
+"""Raw documents to parts, batches and ids, and ids of summaries to words. Without the dictionary's growing copy tail.
 
 In a batch, words that the dictionary does not know get the ids behind its last one, in the order in which they occur.
 The model never looks at them beyond telling them apart, and nothing has to be remembered after the batch, so memory
 does not grow with the number of documents.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.tokenizer import tokenize_line
@@ -15,6 +15,9 @@ from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.words import SENTENCE_MARK
 from .folder.loading import LoadedFolder
+
+_CHARACTERS_AHEAD = 4_000_000
+"""Characters of a part, about, beyond which no more documents are read ahead."""
 
 
 class Document(NamedTuple):
@@ -149,3 +152,29 @@ class TextProcessing:
     def shown(self, token: str) -> str:
         """A token without the marks of subwords; empty for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
+
+
+def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
+    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones."""
+    part: List[Tuple[int, Any]] = []
+    characters = 0
+    for number, text in enumerate(texts):
+        part.append((number, text))
+        characters += len(text) if isinstance(text, str) else 0
+        if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
+            yield part
+            part, characters = [], 0
+    if part:
+        yield part
+
+
+def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
+    """The documents by length, in parts of at most ``max_tokens`` with padding; a longer one is alone."""
+    batch: List[Document] = []
+    for document in sorted(documents, key=lambda document: len(document.tokens)):
+        if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(document)
+    if batch:
+        yield batch

@@ -3,8 +3,7 @@
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..search.encoded import EncodedBatch
-from .batching import batches, parts
-from .documents import Batch
+from .documents import Batch, batches, parts
 from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 

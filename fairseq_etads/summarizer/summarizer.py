@@ -15,8 +15,7 @@ from ..search.encoded import EncodedBatch
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from . import Explanation
-from .batching import batches, parts
-from .documents import Batch, Document, TextProcessing
+from .documents import Batch, Document, TextProcessing, batches, parts
 from .explaining import Explainer, Written
 from .folder.config import find_folder
 from .folder.loading import load_folder

@@ -35,9 +35,9 @@ def json_lines(content: bytes) -> List[Any]:
     return records
 
 
-def differing(before: Dict[str, Any], now: Dict[str, Any]) -> str:
-    """Names of the settings that differ, as words of a message; empty if none does."""
-    return " and ".join(sorted(str(name) for name in {*before, *now} if before.get(name) != now.get(name)))
+def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
+    """Names of the settings that differ."""
+    return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
 class Progress(NamedTuple):
@@ -123,7 +123,8 @@ class ResumableLines:
             return []
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
-            raise InputError(self._begun_otherwise(f"was begun with another {differing(before, settings)}"))
+            differ = " and ".join(sorted(differing(before, settings)))
+            raise InputError(self._begun_otherwise(f"was begun with another {differ}"))
         begun = []
         for done in found[1:]:
             if isinstance(done, dict) and set(done) == {OUTPUT}:

@@ -37,7 +37,7 @@ _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?!
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _punkt() -> Any:
     """Punkt's rules with Moses's abbreviations, which sacremoses brings: no trained model, nothing to download."""
     from sacremoses.corpus import NonbreakingPrefixes

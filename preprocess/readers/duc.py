@@ -139,7 +139,7 @@ makes them. Either way it is a test set."""
         return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _treebank() -> TreebankWords:
     return TreebankWords()
 

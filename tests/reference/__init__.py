@@ -394,7 +394,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "selection loss",
             "selection_loss",
-            "layers.sentence_selector.selection_loss",
+            "training.losses.selection_loss",
             "training/test_selection_loss.py::test_the_selection_loss_is_the_loop_and_skips_what_has_no_target",
         ),
         Equation(

@@ -64,7 +64,7 @@ class TrialStore:
         return whole
 
     def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
-        differ = differing(before.get("settings") or {}, head["settings"]) or "version of this format"
+        differ = " and ".join(differing(before.get("settings") or {}, head["settings"])) or "version of this format"
         raise InputError(
             f"{self.path}: its trials were made with another {differ}; name another folder for these, or delete it to "
             "start again"

@@ -24,7 +24,7 @@ from ...summarizer.folder.loading import needed_files
 from ...summarizer.repeated import STATE_BYTES, RepeatedDocuments
 from ...summarizer.summarizer import MAX_TOKENS
 from ...text.checksums import Checksums, sha256
-from ...version import __version__
+from ...version import version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna, propose
 from .space import Parameter, decoding_of, make_space
@@ -176,12 +176,12 @@ def tune(
         "--seed": seed,
         "--search or --range": {parameter.name: parameter.values for parameter in space},
         "way of scoring": scoring,
-        "version of fairseq-etads": __version__,
+        "version of fairseq-etads": version(),
     }
     with TrialStore(out / TRIALS_FILE, settings) as store:
         _Study(repeated, pairs, space, defaults, metric, seed, store, listener).run(trials)
         found = [Trial.of(record) for record in store.trials]
-    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{__version__}"
+    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{version()}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
 
 

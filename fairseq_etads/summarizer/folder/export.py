@@ -5,26 +5,26 @@ import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from torch import Tensor
 
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
-from ...data.weights_file import write_weights
+from ...data.weights_file import FLOATS, write_weights
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
-from ...version import __version__
+from ...version import version
 from ...vocabulary.dictionary import known_words
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
-from .weights import stored_form
 
 PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
 
@@ -194,8 +194,36 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 def versions() -> Dict[str, Any]:
     """The versions of this package, of Python and of the packages that matter here."""
-    found: Dict[str, Any] = {"fairseq-etads": __version__, "python": platform.python_version()}
+    found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package.replace("_", "-")] = metadata.version(package)
     return found
+
+
+def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+    """The tensors to store, on the CPU, and the names of those that are the same as another one.
+
+    Args:
+        state: of a model. dtype: "fp32" or "fp16", for floating-point numbers.
+
+    Returns:
+        name -> tensor, tied tensors once; name of each further tied tensor -> name under which it is stored.
+
+    Raises:
+        InputError: a number is not finite, or would not be in this format.
+    """
+    tensors: Dict[str, Tensor] = {}
+    shared: Dict[str, str] = {}
+    first: Dict[Any, str] = {}
+    for name, value in state.items():
+        identity = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if value.numel() and first.setdefault(identity, name) != name:
+            shared[name] = first[identity]
+            continue
+        stored = value.detach().to("cpu", FLOATS[dtype] if value.is_floating_point() else value.dtype)
+        if stored.is_floating_point() and not stored.isfinite().all():
+            why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
+            raise InputError(f"the weight {name} has numbers that are not finite{why}")
+        tensors[name] = stored.contiguous().clone()  # alone in its memory, as safetensors wants it
+    return tensors, shared

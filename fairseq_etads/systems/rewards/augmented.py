@@ -43,7 +43,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     )
 
 
-@functools.lru_cache(maxsize=None)  # summaries have few lengths
+@functools.cache  # summaries have few lengths
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
     """q(e) of e = 0 … L edits: (L + 1,), float64; q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ).
 

@@ -184,8 +184,9 @@ def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
         assert not (tmp_path / "model").exists()
     assert names(tmp_path) == ["model", "model.partial"]
     assert (unrelated / "precious").read_text() == "mine"
-    with pytest.raises(InputError, match=r"FOLDER .*model exists already"), writing_folder(
-        tmp_path / "model", "FOLDER"
+    with (
+        pytest.raises(InputError, match=r"FOLDER .*model exists already"),
+        writing_folder(tmp_path / "model", "FOLDER"),
     ):
         pytest.fail("a folder was replaced")
     with pytest.raises(KeyError), writing_folder(tmp_path / "other", "FOLDER") as partial:

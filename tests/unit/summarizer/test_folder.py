@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
-from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.export import Source, export, stored_form
 from fairseq_etads.summarizer.folder.loading import load_folder
-from fairseq_etads.summarizer.folder.weights import stored_form
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.vocabulary.dictionary import known_words
 

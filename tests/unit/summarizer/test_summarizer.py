@@ -20,8 +20,7 @@ from fairseq_etads import CopiedWord, Summarizer, Summary, Truncation
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import call_options, inference
 from fairseq_etads.search.settings import SearchSettings
-from fairseq_etads.summarizer.batching import batches
-from fairseq_etads.summarizer.documents import Document
+from fairseq_etads.summarizer.documents import Document, batches
 
 TEXTS = [
     "w1 w2 New w3 new other w9",

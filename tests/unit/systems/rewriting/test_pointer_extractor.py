@@ -156,7 +156,7 @@ def make_sample(r, mark=MARK):
 LEARNER = {"encoder_embed_dim": 12, "sentence_filters": 8, "encoder_hidden_size": 12, "decoder_hidden_size": 16}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def learnt():
     """An extractor that has learnt the order of marked sentences by likelihood, and its task."""
     task, model = build(2, **LEARNER)

@@ -1,0 +1,94 @@
+"""The command ``etads completion``: completion of commands, options and their values for bash and zsh."""
+
+import argparse
+import shlex
+import sys
+from typing import Dict, List
+
+from ..platform.console import Parser, command
+from .etads import COMMANDS, LAST_GROUP, by_name, main_of
+
+SCRIPT = """\
+# Completion of etads and etads-* for bash, and for zsh through bashcompinit. Made by: etads completion
+if [ -n "${{ZSH_VERSION:-}}" ]; then
+    autoload -U +X compinit && compinit -u
+    autoload -U +X bashcompinit && bashcompinit
+fi
+_etads() {{
+    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} name=${{COMP_WORDS[0]##*/}} words=""
+    if [ "$name" = etads ]; then
+        if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W {names} -- "$word")); return; fi
+        name=etads-${{COMP_WORDS[1]#etads-}}
+    fi
+    case "$name $before" in
+{choices}
+    esac
+    if [ -n "$words" ]; then COMPREPLY=($(compgen -W "$words" -- "$word")); return; fi
+    case "$name" in
+{options}
+    esac
+    case "$word" in
+        ?*) COMPREPLY=($(compgen -W "$words" -- "$word") $(compgen -f -- "$word")) ;;
+        *) COMPREPLY=($(compgen -f -- "$word")) ;;
+    esac
+}}
+complete -o filenames -o bashdefault -F _etads etads {installed}
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="etads-completion",
+        description="Print the completion of commands, options and their values for a shell.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="""\
+examples:
+  etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
+  source <(etads completion bash)                                               for this shell; zsh in the same way""",
+    )
+    parser.add_argument("shell", choices=("bash", "zsh"), help="the same script serves both")
+    return parser
+
+
+def completion() -> str:
+    """The script; it says what the parsers of all commands say."""
+    choices: List[str] = []
+    options: List[str] = []
+    for name in by_name():
+        parser = main_of(name).make_parser()
+        words: Dict[str, None] = {}
+        for part in _parsers(parser):
+            for action in part._actions:
+                words.update(dict.fromkeys(option for option in action.option_strings if option.startswith("--")))
+                if action.choices and action.option_strings:
+                    pattern = "|".join(f"{shlex.quote(f'etads-{name} {option}')}" for option in action.option_strings)
+                    choices.append(f"        {pattern}) words={shlex.quote(' '.join(map(str, action.choices)))} ;;")
+                elif action.choices:
+                    words.update(dict.fromkeys(map(str, action.choices)))
+        options.append(f"        etads-{name}) words={shlex.quote(' '.join(words))} ;;")
+    installed = [f"etads-{name}" for group, commands in COMMANDS.items() if group != LAST_GROUP for name in commands]
+    return SCRIPT.format(
+        names=shlex.quote(" ".join(by_name())),
+        choices="\n".join(choices),
+        options="\n".join(options),
+        installed=" ".join(installed),
+    )
+
+
+def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
+    """A parser and those of its subcommands."""
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found += action.choices.values()
+    return found
+
+
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads completion``."""
+    print(completion(), end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

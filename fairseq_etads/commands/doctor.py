@@ -1,0 +1,113 @@
+"""The command ``etads doctor``: what is installed, what this machine can do, and a self-test."""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from typing import Iterator, Tuple
+
+from ..platform.console import Parser, command, limit_caches_of_shapes
+from ..platform.errors import InputError
+from ..platform.extras import EXTRAS, install_line, missing_modules
+from ..summarizer.folder.config import find_folder
+from ..version import version
+
+PACKAGES = (
+    "torch",
+    "fairseq-fixed",
+    "numpy",
+    "safetensors",
+    "sacremoses",
+    "sentencepiece",
+    "subword-nmt",
+    "rouge-score",
+)
+DOCUMENT = "Vim is an almost compatible version of the UNIX editor Vi. Many new features have been added."
+
+
+def _parser() -> argparse.ArgumentParser:
+    return Parser(
+        prog="etads-doctor",
+        description="Show versions, processor, threads, devices and optional parts; summarise a sentence as a test.",
+        epilog="example:  etads doctor    (the exit status is 1 if the self-test fails)",
+    )
+
+
+def _versions() -> Iterator[Tuple[str, str]]:
+    yield "fairseq-etads", f"{version()}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
+    yield "Python", f"{platform.python_version()}, {sys.executable}"
+    for name in PACKAGES:
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield name, "not installed"
+
+
+def _machine() -> Iterator[Tuple[str, str]]:
+    """What torch says of this machine."""
+    import torch
+
+    from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels
+
+    yield "system", platform.platform()
+    features = [f"torch uses {torch.backends.cpu.get_cpu_capability()}"]
+    features.append("bfloat16 instructions" if has_fast_bfloat16() else "no bfloat16 instructions")
+    features.append("packed weights" if can_pack_weights(torch.float32) else "no packed weights")
+    features.append("8-bit products" if int8_levels() else "no 8-bit products")
+    yield "processor", ", ".join(features)
+    limit = os.environ.get("OMP_NUM_THREADS")
+    given = f", OMP_NUM_THREADS={limit}" if limit else ""
+    yield "threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors{given}"
+    devices = ["cpu"]
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        about = torch.cuda.get_device_properties(number)
+        devices.append(f"cuda:{number} ({about.name}, {about.total_memory / 2**30:.0f} GiB)")
+    yield "devices", ", ".join(devices)
+
+
+def _extras() -> Iterator[Tuple[str, str]]:
+    for extra in EXTRAS:
+        missing = missing_modules(extra)
+        yield extra, f"missing {', '.join(missing)}: {install_line(extra)}" if missing else "installed"
+
+
+def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
+    print(f"{heading}:")
+    for name, value in rows:
+        print(f"  {name:<16}{value}", flush=True)
+
+
+def _test() -> None:
+    """Summarise a sentence with the model that comes with the package.
+
+    Raises:
+        InputError: the summary is empty or the model cannot be loaded.
+    """
+    from ..summarizer import Summarizer
+
+    started = time.monotonic()
+    summarizer = Summarizer.load(find_folder("debian"), "cpu")
+    summary = summarizer.summarize([DOCUMENT])[0].text
+    if not summary.strip():
+        raise InputError("self-test: the bundled model wrote an empty summary")
+    print(f"self-test: {time.monotonic() - started:.1f} s, {DOCUMENT.partition('. ')[0]}. -> {summary}")
+
+
+@command(_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run ``etads doctor``."""
+    _show("versions", _versions())
+    limit_caches_of_shapes()
+    _show("machine", _machine())
+    _show("optional parts", _extras())
+    try:
+        _test()
+    except Exception as error:
+        print(f"etads-doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The command ``etads``: lists all commands and runs one of them by its short name."""
+
+import importlib
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from ..platform.console import USER_ERROR, closest, printable, run
+from ..version import version
+
+
+class Command(NamedTuple):
+    """A command of this project."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Dict[str, Dict[str, Command]] = {
+    "Summarise": {
+        "summarize": Command("fairseq_etads.commands.summarize", "summarise new documents"),
+        "explain": Command("fairseq_etads.commands.explain", "show on a page why a summary is as it is"),
+        "demo": Command("fairseq_etads.commands.demo", "try a model on a page in the browser"),
+    },
+    "Prepare data": {
+        "corpus": Command("etads_preprocess.corpus", "read a corpus: parallel text of documents and summaries"),
+        "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
+        "prepare": Command("etads_preprocess.prepare", "cut text into tokens, build the dictionary, binarise"),
+        "dictionary": Command("etads_preprocess.dictionary_command", "build a dictionary alone"),
+        "control": Command("etads_preprocess.control", "put control words before documents"),
+        "labels": Command("fairseq_etads.commands.labels", "mark the words and sentences that summaries use"),
+    },
+    "Train": {
+        "models": Command("fairseq_etads.commands.models", "list architectures, their options, configurations"),
+        "plot": Command("fairseq_etads.commands.plot", "draw the curves of trainings"),
+        "average": Command("fairseq_etads.commands.average", "average checkpoints"),
+        "select": Command("fairseq_etads.commands.select", "score the words or sentences of documents with a selector"),
+        "extract": Command(
+            "fairseq_etads.commands.extract", "write extracts: by a model, the lead or the best possible"
+        ),
+        "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
+        "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
+        "shortlist": Command("fairseq_etads.commands.shortlist", "learn the words that can occur in a summary"),
+    },
+    "Use a trained model": {
+        "export": Command("fairseq_etads.commands.export", "make a model folder of a training"),
+        "tune": Command("fairseq_etads.commands.tune", "find good decoding options for a model folder"),
+    },
+    "Evaluate": {
+        "rouge": Command("fairseq_etads.commands.rouge", "ROUGE with confidence intervals"),
+        "compare": Command("fairseq_etads.commands.compare", "test whether one system is better than another"),
+        "analyse": Command("fairseq_etads.commands.analyse", "novelty, repetition and lengths of several systems"),
+        "likelihood": Command("fairseq_etads.commands.likelihood", "score references with a trained model"),
+        "human": Command("fairseq_etads.commands.human", "make sheets for human judges, and read them"),
+    },
+    "Help": {
+        "doctor": Command("fairseq_etads.commands.doctor", "show versions, devices and extras, and try a summary"),
+        "completion": Command("fairseq_etads.commands.completion", "print the completion of bash or zsh"),
+    },
+}
+"""Group -> short name -> command. All but those of the last group are also installed as ``etads-NAME``."""
+
+LAST_GROUP = "Help"
+
+
+def by_name() -> Dict[str, Command]:
+    """Short name -> command, of all groups."""
+    return {name: command for group in COMMANDS.values() for name, command in group.items()}
+
+
+def main_of(name: str) -> Any:
+    """The ``main`` of a command."""
+    return importlib.import_module(by_name()[name].module).main
+
+
+def overview() -> str:
+    """All commands in groups, a line each."""
+    width = max(map(len, by_name())) + 2
+    lines = ["usage: etads COMMAND [OPTION ...]", ""]
+    for group, commands in COMMANDS.items():
+        lines += [f"{group}:", *(f"  {name:<{width}}{command.summary}" for name, command in commands.items()), ""]
+    lines += [
+        "etads COMMAND --help explains a command. etads summarize … is etads-summarize …, and so on.",
+        'Try: echo "Vim is an almost compatible version of the UNIX editor Vi." | etads summarize debian',
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run ``etads``."""
+    words: List[str] = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    if not words or words[0] in ("-h", "--help"):
+        return run("etads", lambda: print(overview()))
+    name = words[0][len("etads-") :] if words[0].startswith("etads-") else words[0]
+    if name == "--version":
+        return run("etads", lambda: print(f"etads {version()}"))
+    if name not in by_name():
+        near = closest(name, by_name())
+        advice = f"; did you mean {near}?" if near else ""
+        print(f"etads: no command {printable(name)}{advice} (etads lists all)", file=sys.stderr)
+        return USER_ERROR
+    return main_of(name)(words[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
