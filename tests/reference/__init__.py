@@ -368,7 +368,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "extractor in the summariser",
             "sentence_extractor",
-            "models.sentence_attention.extraction",
+            "models.rnn_encoder.extraction",
             "models/test_sentence_attention.py::test_it_is_the_papers_equations",
         ),
         Equation(
