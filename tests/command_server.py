@@ -223,7 +223,7 @@ def _run(commands, argv, directory, environment) -> object:
     module, _, function = commands[argv[0]].partition(":")
     command = import_module(module)
     for patches in ("compat", "distributed"):  # --user-dir installs them when the command's module is there already
-        import_module(f"fairseq_etads.{patches}").install()
+        import_module(f"fairseq_etads.platform.{patches}").install()
     return getattr(command, function)()
 
 
