@@ -146,9 +146,10 @@ def print_row(name, row):
 def main():
     lines = __doc__.splitlines()
     parser = argparse.ArgumentParser(
-        usage=lines[2].strip(), description="\n".join([lines[0], *lines[3:]]),
+        usage=lines[2].strip(),
+        description="\n".join([lines[0], *lines[3:]]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     version = re.search(r'__version__ = "(.+)"', (ROOT / "fairseq_etads" / "__init__.py").read_text())
     parser.add_argument("--version", action="version", version=f"mutation.py {version[1] if version else '?'}")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")

@@ -98,9 +98,10 @@ def test_the_version_stands_in_one_place(wheel):
     assert about["Version"] == fairseq_etads.__version__
     assert "MIT" in (about["License-Expression"], about["License"])
     places = [
-        name for name in ("setup.py", "pyproject.toml", "fairseq_etads/version.py")
+        name
+        for name in ("setup.py", "pyproject.toml", "fairseq_etads/version.py")
         if re.search(rf'"{re.escape(fairseq_etads.__version__)}"', (ROOT / name).read_text())
-    ]  # fmt: skip
+    ]
     assert places == ["fairseq_etads/version.py"]
 
 

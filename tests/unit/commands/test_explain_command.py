@@ -117,7 +117,7 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
         (["empty", "-o", "x"], "no document with words in it"),
         (["bad", "-o", "x"], "bad, line 1: not UTF-8"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_in_a_line(explain, arguments, says):
     (explain.path / "empty").write_text("\n\n")
     (explain.path / "bad").write_bytes(b"\xff\n")

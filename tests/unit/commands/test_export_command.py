@@ -44,10 +44,19 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
         "---\nlibrary_name: fairseq-etads\npipeline_tag: summarization\nlicense: mit\nlanguage: en\n"
     )
     for part in (
-        "# folder\n", "fairseq-train data --arch etads\n", "| ROUGE-1 | 34.61 | 40.40 | 31.67 | 32.84 to 36.59 |",
-        "`ROUGE|backend:x|v:1`", "Corpus: cnndm.", "| train.source | 12,000 | 68.04 | 401 |", "torch ", "--beam 4",
-        "44 of documents", "first 60 tokens", "up to 20 tokens", "stored as fp32",
-    ):  # fmt: skip
+        "# folder\n",
+        "fairseq-train data --arch etads\n",
+        "| ROUGE-1 | 34.61 | 40.40 | 31.67 | 32.84 to 36.59 |",
+        "`ROUGE|backend:x|v:1`",
+        "Corpus: cnndm.",
+        "| train.source | 12,000 | 68.04 | 401 |",
+        "torch ",
+        "--beam 4",
+        "44 of documents",
+        "first 60 tokens",
+        "up to 20 tokens",
+        "stored as fp32",
+    ):
         assert part in card, part
     assert "more" not in card
 

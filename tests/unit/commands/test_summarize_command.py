@@ -71,8 +71,13 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
         (tmp_path / "folder" / f"{number}.txt").write_text(text)
     separate = sorted((tmp_path / "folder").iterdir())
     for arguments in (
-        ["a.jsonl"], ["a.csv"], ["a.tsv", "--source-column", "Body"], ["a.txt"], ["folder"], separate,
-    ):  # fmt: skip
+        ["a.jsonl"],
+        ["a.csv"],
+        ["a.tsv", "--source-column", "Body"],
+        ["a.txt"],
+        ["folder"],
+        separate,
+    ):
         assert (
             summarize(*(a if str(a).startswith("-") or a == "Body" else tmp_path / a for a in arguments))[1] == wanted
         )

@@ -77,8 +77,11 @@ def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
         assert status == 0, err
         found.append((place / name / "trials.csv").read_text())
         assert {path.name for path in (place / name).iterdir()} == {
-            "trials.jsonl", "trials.csv", "tuning.json", "tuning.png",
-        }  # fmt: skip
+            "trials.jsonl",
+            "trials.csv",
+            "tuning.json",
+            "tuning.png",
+        }
     assert found[0] == found[1] == found[2]
     assert "== trial 2/2: " in err and "left" in err
     rows = list(csv.DictReader(found[0].splitlines()))

@@ -142,8 +142,9 @@ def panels_of(figure):
     """Title -> label of a line -> its points."""
     return {
         axes.get_title(): {line.get_label(): list(zip(*line.get_data())) for line in axes.get_lines()}
-        for axes in figure.axes if axes.get_visible()
-    }  # fmt: skip
+        for axes in figure.axes
+        if axes.get_visible()
+    }
 
 
 def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
@@ -155,8 +156,10 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
     found = panels_of(drawn[0])
     assert list(found) == ["loss", "learning rate", "sigma"], "no panel for clocks and sizes"
     assert found["loss"] == {
-        "first: training": [(10, 8), (20, 7)], "first: valid": [(20, 6)], "second: training": [(10, 6), (20, 5)],
-    }  # fmt: skip
+        "first: training": [(10, 8), (20, 7)],
+        "first: valid": [(20, 6)],
+        "second: training": [(10, 6), (20, 5)],
+    }
     assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == list(found["loss"])
     assert {
         line.get_color() for axes in drawn[0].axes for line in axes.get_lines() if "second" in line.get_label()

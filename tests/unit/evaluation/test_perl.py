@@ -65,8 +65,11 @@ def test_bytes_are_those_of_perls_own_option(tmp_path):
         out = subprocess.run(
             ["perl", "-I", str(home), str(home / "ROUGE-1.5.5.pl"), "-e", ".", "-z", "SPL", "-n", "1", "-x", "-m"]
             + ["-b", str(limit), "list"],
-            cwd=tmp_path, capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         recall = float(out.split("Average_R: ")[1].split()[0])
         ours = rouge([hypothesis], [reference], metrics=("rouge1",), byte_limit=limit).scores["rouge1"].recall
         assert ours == pytest.approx(100 * recall, abs=0.002), limit

@@ -171,9 +171,12 @@ def test_processes_end_with_the_command(number, status, pool, tmp_path):
     errors = tmp_path / "errors"
     with open(errors, "w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
-            stderr=file, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=file,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + 120
     try:
         while not (tmp_path / "started").exists():

@@ -152,12 +152,12 @@ def sample_of_plain(documents):
 
 
 REQUIRED = [
-    ([[50]], [5, 6], "cannot hold \"rare6\""),
-    ([[UNK]], [5, 6], "cannot hold \"<unk>\""),
-    ([[EOS]], [5, 6], "cannot hold \"</s>\""),
-    ([[11]], [5, 6], "cannot hold \"w7\""),
+    ([[50]], [5, 6], 'cannot hold "rare6"'),
+    ([[UNK]], [5, 6], 'cannot hold "<unk>"'),
+    ([[EOS]], [5, 6], 'cannot hold "</s>"'),
+    ([[11]], [5, 6], 'cannot hold "w7"'),
     ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, and a summary has at most 5"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("phrases,document,message", REQUIRED)
@@ -195,8 +195,12 @@ def test_required_words_are_used_however_wide_the_beam_and_short_the_summary():
 @pytest.mark.parametrize("beam", [1, 4, 60])
 def test_other_searches_take_beams_that_are_wider_than_the_vocabulary(beam):
     model = copying(25)
-    for strategy in (search.DiverseSiblingsSearch(DICTIONARY, 0.5), search.DiverseBeamSearch(DICTIONARY, beam, 0.5),
-                     search.Sampling(DICTIONARY, 44), search.Sampling(DICTIONARY, -1, 1.0)):  # fmt: skip
+    for strategy in (
+        search.DiverseSiblingsSearch(DICTIONARY, 0.5),
+        search.DiverseBeamSearch(DICTIONARY, beam, 0.5),
+        search.Sampling(DICTIONARY, 44),
+        search.Sampling(DICTIONARY, -1, 1.0),
+    ):
         options = {"beam_size": beam, "max_len_b": 3, "search_strategy": strategy}
         if beam == 60 and isinstance(strategy, search.DiverseBeamSearch):
             with pytest.raises(ValueError, match="--diverse-beam-groups 60: choose a divisor of --beam, 52"):

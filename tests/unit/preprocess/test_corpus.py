@@ -39,8 +39,14 @@ def test_every_record_is_written_or_counted_and_what_is_written_reads_back(tmp_p
     assert about["documents"] + sum(about["dropped"].values()) == len(records)
     written = lines(out / "train.source"), lines(out / "train.target")
     assert len(written[0]) == len(written[1]) == about["documents"]
-    again, second = run(folder / "again", "parallel", "--train", *(out / f"train.{s}" for s in ("source", "target")),
-                        "--marked", "--force")  # fmt: skip
+    again, second = run(
+        folder / "again",
+        "parallel",
+        "--train",
+        *(out / f"train.{s}" for s in ("source", "target")),
+        "--marked",
+        "--force",
+    )
     assert (lines(again / "train.source"), lines(again / "train.target")) == written
     assert second["splits"]["train"]["changed"] == second["splits"]["train"]["dropped"] == {}
 
@@ -161,8 +167,11 @@ def test_a_second_call_does_only_what_is_missing(tmp_path, capsys):
 
 
 def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
-    files = [corpora.write(tmp_path / f"{split}/{name}.txt", f"{split} {name}\n")
-             for split in ("train", "valid") for name in ("doc", "sum")]  # fmt: skip
+    files = [
+        corpora.write(tmp_path / f"{split}/{name}.txt", f"{split} {name}\n")
+        for split in ("train", "valid")
+        for name in ("doc", "sum")
+    ]
     arguments = ["parallel", "--train", *files[:2], "--valid", *files[2:]]
     _, report = run(tmp_path, *arguments)
     assert list(report["inputs"]) == ["train 1: doc.txt", "train 2: sum.txt", "valid 1: doc.txt", "valid 2: sum.txt"]

@@ -187,8 +187,9 @@ def test_word_limits():
     limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
     kept, dropped = select(pairs, options(*limits, "--max-target-words", "8"))
     assert len(kept) == 1
-    assert set(dropped) == {f"{a} --{b}-{c}-words" for a, b in (("below", "min"), ("above", "max"))
-                            for c in ("source", "target")}  # fmt: skip
+    assert set(dropped) == {
+        f"{a} --{b}-{c}-words" for a, b in (("below", "min"), ("above", "max")) for c in ("source", "target")
+    }
 
 
 def test_report_accounts_for_every_stanza(tmp_path, indexes):

@@ -57,9 +57,12 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
     rows = [line.split("\t") for line in (tmp_path / module.LIST).read_text().splitlines()[1:]]
     places = {(split, int(line), other, int(place)) for split, line, other, place, _ in rows}
     assert places == {
-        ("train", 33, "train", 9), ("test", 13, "test", 12), ("test", 1, "train", 1), ("test", 2, "train", 2),
+        ("train", 33, "train", 9),
+        ("test", 13, "test", 12),
+        ("test", 1, "train", 1),
+        ("test", 2, "train", 2),
         ("test", 15, "train", 6),
-    }  # fmt: skip
+    }
     lines = {split: (tmp_path / f"{split}.source").read_text().split("\n") for split in ("train", "test")}
     for split, line, other, place, similarity in rows:
         exact = jaccard(lines[split][int(line) - 1], lines[other][int(place) - 1])

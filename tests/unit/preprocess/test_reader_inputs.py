@@ -58,8 +58,9 @@ def csv_files(draw):
     )
     text = io.StringIO()
     end = draw(st.sampled_from(["\n", "\r\n"]))
-    writer = csv.writer(text, delimiter=delimiter, quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])),
-                        lineterminator=end)  # fmt: skip
+    writer = csv.writer(
+        text, delimiter=delimiter, quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])), lineterminator=end
+    )
     writer.writerow(names)
     for number, record in enumerate(records):
         if draw(st.booleans()):
@@ -311,8 +312,10 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
 
 
 @many
-@given(content=st.one_of(st.binary(max_size=60), LINES.map(lambda r: "\n".join(a + "\r\n" + b for a, b in r).encode())),
-       data=st.data())  # fmt: skip
+@given(
+    content=st.one_of(st.binary(max_size=60), LINES.map(lambda r: "\n".join(a + "\r\n" + b for a, b in r).encode())),
+    data=st.data(),
+)
 def test_files_of_summaries(tmp_path, content, data):
     suffix, pack = data.draw(COMPRESSORS)
     path = tmp_path / f"lines{suffix}"

@@ -92,7 +92,7 @@ def test_the_document_is_shaded_by_saliency_and_underlined_by_copying():
         ({"focus": False}, ["This model has no focus-attention: its encoder"], ['id="heads"', "k-focus"]),
         ({"gate": "open"}, ["2, where 1 leaves attention as it is"], ["between 0 (shut) and 1"]),
     ],
-)  # fmt: skip
+)
 def test_it_shows_what_the_model_has_and_says_what_it_has_not(options, says, says_not):
     body = made_up(WORDS, ["yak"], **options).to_html().split("<main>")[1].split("</main>")[0]
     assert [text for text in says if text not in body] == []

@@ -99,9 +99,13 @@ def test_what_each_model_has_is_there_and_nothing_else(tmp_path):
         summarizer = Summarizer.load(make_folder(tmp_path / name, **run)[0], "cpu")
         e = summarizer.explain(TEXT)
         found[name.split("-")[0]] = (
-            e.architecture, e.pointer, e.saliency_gate, [x.layer for x in e.saliency_layers],
-            [x.layer for x in e.focus_layers], [x.strengths is not None for x in e.focus_layers],
-        )  # fmt: skip
+            e.architecture,
+            e.pointer,
+            e.saliency_gate,
+            [x.layer for x in e.saliency_layers],
+            [x.layer for x in e.focus_layers],
+            [x.strengths is not None for x in e.focus_layers],
+        )
     assert found == {
         "soft": ("etads", "soft", "sigmoid", [1, 2], [1, 2], [False, False]),
         "switch": ("etads", "switch", "sigmoid", [1, 2], [1, 2], [False, False]),
@@ -135,8 +139,10 @@ def test_saliency_is_the_gate_of_the_equations(form, tmp_path):
     selected = [[0.0] * length for _ in range(steps)]
     for number, (layer, kept) in enumerate(zip(layers, projected)):
         for h in range(heads):
-            q, k, gq, gk = (kept[name][:, 0, h * width : h * width + width].double()
-                            for name in ("q_proj", "k_proj", "gate_q_proj", "gate_k_proj"))  # fmt: skip
+            q, k, gq, gk = (
+                kept[name][:, 0, h * width : h * width + width].double()
+                for name in ("q_proj", "k_proj", "gate_q_proj", "gate_k_proj")
+            )
             for i in range(steps):
                 g, e = [], []
                 for j in range(length):

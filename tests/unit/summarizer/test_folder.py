@@ -81,8 +81,9 @@ def test_the_weights_and_the_words_are_those_of_the_run(run, tmp_path):
     assert set(loaded.config.weights["shared"]) <= set(want) and len(tied) >= len(list(model.parameters()))
     if run.get("share_all_embeddings"):
         assert set(loaded.config.weights["shared"]) == {
-            "decoder.embed_tokens.weight", "decoder.output_projection.weight"
-        }  # fmt: skip
+            "decoder.embed_tokens.weight",
+            "decoder.output_projection.weight",
+        }
         assert loaded.model.decoder.output_projection.weight is loaded.model.encoder.embed_tokens.weight
 
 
@@ -262,7 +263,7 @@ def test_later_versions_are_refused_with_what_to_do(folder):
         ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
         ("model", {"activation_fn": "swish9"}, "its options make no model"),
     ],
-)  # fmt: skip
+)
 def test_hostile_settings_are_refused(folder, section, values, words):
     change(folder, section, **values)
     if words is None:  # OmegaConf reads the number in the text
@@ -321,8 +322,13 @@ def test_a_run_with_other_data_is_refused(tmp_path):
 def test_the_settings_read_are_those_written(made):
     config = read_config(made[0])
     assert json.loads(config.to_json()) == json.loads((made[0] / CONFIG).read_text())
-    assert config.text == {"words": "spaces", "keep_case": False, "language": "en", "sentence_marks": "drop",
-                           "subwords": None}  # fmt: skip
+    assert config.text == {
+        "words": "spaces",
+        "keep_case": False,
+        "language": "en",
+        "sentence_marks": "drop",
+        "subwords": None,
+    }
     assert make_task().truncate_source == 400 and config.task["truncate_source"] == 60
 
 

@@ -266,9 +266,19 @@ def test_wrong_options_are_refused_before_anything_is_read(summarizer, options, 
 
 def test_every_option_of_a_call_is_one_of_the_search():
     settings = {option.setting for option in call_options.OPTIONS.values()} - {"shortlist"}  # a file of the folder
-    not_for_users = {"max_len", "match_source_len", "lm_weight", "tokens_to_suppress", "nbest", "normalize_scores",
-                     "keep_attention", "print_alignment", "copied_positions",
-                     "selection_threshold", "selection_factor"}  # fmt: skip
+    not_for_users = {
+        "max_len",
+        "match_source_len",
+        "lm_weight",
+        "tokens_to_suppress",
+        "nbest",
+        "normalize_scores",
+        "keep_attention",
+        "print_alignment",
+        "copied_positions",
+        "selection_threshold",
+        "selection_factor",
+    }
     assert settings | not_for_users == set(SearchSettings.option_names())
 
 

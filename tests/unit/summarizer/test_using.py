@@ -39,9 +39,17 @@ def test_the_example_of_an_explanation_runs(place, capsys, tmp_path):
     named = set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     named = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
     assert named <= set(data) and set(data) - named <= {
-        "schema", "document", "summary", "architecture", "pointer", "saliency_gate", "score", "log_probability",
-        "left_out", "least",
-    }  # fmt: skip
+        "schema",
+        "document",
+        "summary",
+        "architecture",
+        "pointer",
+        "saliency_gate",
+        "score",
+        "log_probability",
+        "left_out",
+        "least",
+    }
     assert (tmp_path / "why.html").read_text().startswith("<!doctype html>")
 
 

@@ -41,9 +41,19 @@ def test_words_are_found_where_they_stand(text, pairs):
 def test_brackets_and_quotes_of_the_treebank():
     text = 'He said "yes" (twice) – don\'t.'
     assert aligned(text, "ptb") == [
-        ("he", "He"), ("said", "said"), ("``", '"'), ("yes", "yes"), ("''", '"'), ("-lrb-", "("), ("twice", "twice"),
-        ("-rrb-", ")"), ("--", "–"), ("do", "do"), ("n't", "n't"), (".", "."),
-    ]  # fmt: skip
+        ("he", "He"),
+        ("said", "said"),
+        ("``", '"'),
+        ("yes", "yes"),
+        ("''", '"'),
+        ("-lrb-", "("),
+        ("twice", "twice"),
+        ("-rrb-", ")"),
+        ("--", "–"),
+        ("do", "do"),
+        ("n't", "n't"),
+        (".", "."),
+    ]
 
 
 def test_chinese_characters_are_found_one_by_one():

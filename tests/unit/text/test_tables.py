@@ -67,8 +67,10 @@ def test_what_has_no_document_is_counted_once(tmp_path):
 
 def test_parallel_text_is_split_in_the_same_way(tmp_path):
     documents = [record["Article"] for record in records(range(60))]
-    paths = [corpora.write(tmp_path / name, "\n".join(text) + "\n") for name, text in
-             (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))]  # fmt: skip
+    paths = [
+        corpora.write(tmp_path / name, "\n".join(text) + "\n")
+        for name, text in (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))
+    ]
     out, _ = run(tmp_path, "parallel", "--input", *paths, "--split", "60/20/20")
     table = corpora.table(tmp_path / "all.tsv", records(range(60)))
     other, _ = run(tmp_path / "table", "table", "--input", table, "--split", "60/20/20", "--no-sentences")
@@ -189,8 +191,15 @@ def test_a_header_that_comes_again_is_no_document(tmp_path):
     assert lines(out / "train.source") == ["a", "c"] and report["splits"]["train"]["dropped"] == {"the header again": 1}
 
 
-@pytest.mark.parametrize("content, words", [(b"source,target\n", "the input is empty"), (b"", "it has none"),
-                                            (b"\n\n", "it has none"), (b"x,y\n", "it has x, y")])  # fmt: skip
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"source,target\n", "the input is empty"),
+        (b"", "it has none"),
+        (b"\n\n", "it has none"),
+        (b"x,y\n", "it has x, y"),
+    ],
+)
 def test_tables_without_rows(tmp_path, capsys, content, words):
     (tmp_path / "a.csv").write_bytes(content)
     assert words in refused(tmp_path, capsys, "table", "--train", tmp_path / "a.csv")

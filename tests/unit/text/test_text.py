@@ -30,9 +30,17 @@ def test_full_stops_are_split_whether_a_document_is_cut_by_marks_or_raw(words, l
     assert MosesWords().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
 
 
-@pytest.mark.parametrize("text", [
-    "C++ library for Go", "in C++, Java and g++.", "C# and F# code", "written in C#.", "(C++)", "libstdc++",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C++ library for Go",
+        "in C++, Java and g++.",
+        "C# and F# code",
+        "written in C#.",
+        "(C++)",
+        "libstdc++",
+    ],
+)
 def test_names_of_programming_languages_come_back(text):
     words = MosesWords()
     assert "+ +" in words.encode(text)[0] or " #" in words.encode(text)[0], "Moses cuts them up"
