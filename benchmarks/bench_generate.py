@@ -110,9 +110,16 @@ def generator_of(system, args, dictionary):
     model = build(arch, args.vocabulary).eval()
     options = PAPER if arch == "etads" else {}
     return SummaryGenerator(
-        [model], dictionary, args.beam, min_len=args.words, max_len_b=args.words, infer_dtype=infer_dtype,
-        keep_attention=False, shortlist=random_shortlist(args, dictionary) if more else None, **options,
-    )  # fmt: skip
+        [model],
+        dictionary,
+        args.beam,
+        min_len=args.words,
+        max_len_b=args.words,
+        infer_dtype=infer_dtype,
+        keep_attention=False,
+        shortlist=random_shortlist(args, dictionary) if more else None,
+        **options,
+    )
 
 
 def with_etads(generator, args):
@@ -304,14 +311,16 @@ def measure(instructions, args):
             "words": args.words,
             "same words as fairseq": {
                 name: told["words"] == fairseq["words"] for name, told in about.items() if not name.startswith("etads ")
-            } if fairseq else {},
+            }
+            if fairseq
+            else {},
             "documents per second": {
                 "together": speeds(peers, args.documents, args.documents, args.runs),
                 "one at a time": speeds(peers, min(2, args.documents), 1, args.runs),
             },
             "operations": {name: told["operations"] for name, told in about.items() if "operations" in told},
             "megabytes": {name: told["megabytes"] for name, told in about.items()},
-        }  # fmt: skip
+        }
 
 
 def chosen_systems(args):

@@ -32,9 +32,11 @@ $/ = "\n"; while (<STDIN>) { chomp; print stem($_), "\n" }"""
 def perl_stems(words, home):
     """The stems that the stemmer inside ROUGE-1.5.5.pl makes; none if it cannot be taken out of the script."""
     done = subprocess.run(
-        ["perl", "-e", STEM, str(home / "ROUGE-1.5.5.pl")], input="".join(f"{w}\n" for w in words),
-        capture_output=True, text=True,
-    )  # fmt: skip
+        ["perl", "-e", STEM, str(home / "ROUGE-1.5.5.pl")],
+        input="".join(f"{w}\n" for w in words),
+        capture_output=True,
+        text=True,
+    )
     stems = done.stdout.split("\n")[:-1]
     return dict(zip(words, stems)) if len(stems) == len(words) else {}
 

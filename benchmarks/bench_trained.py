@@ -59,13 +59,18 @@ def main():
         lists.append(read_shortlist(args.shortlist, task.source_dictionary, dictionary))
     generators = {
         (infer_dtype, shortlist is not None, rule): SummaryGenerator(
-            [model], dictionary, infer_dtype=infer_dtype, early_stopping=rule, keep_attention=False,
-            shortlist=shortlist, **OPTIONS,
+            [model],
+            dictionary,
+            infer_dtype=infer_dtype,
+            early_stopping=rule,
+            keep_attention=False,
+            shortlist=shortlist,
+            **OPTIONS,
         )
         for infer_dtype in args.formats
         for shortlist in lists
         for rule in args.rules
-    }  # fmt: skip
+    }
     seconds = dict.fromkeys(generators, 0.0)
     summaries = {system: [] for system in generators}
     for generator in generators.values():

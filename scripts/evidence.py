@@ -185,9 +185,13 @@ def search(args: argparse.Namespace) -> None:
     for model in models:
         model.eval().to("cuda" if on_gpu else "cpu")
     generator = SummaryGenerator(
-        models, task.target_dictionary, args.beam, min_len=args.min_len, max_len_b=args.max_len,
+        models,
+        task.target_dictionary,
+        args.beam,
+        min_len=args.min_len,
+        max_len_b=args.max_len,
         no_repeat_ngram_size=args.no_repeat_ngram_size,
-    )  # fmt: skip
+    )
     task.load_dataset("test")
     batches = task.get_batch_iterator(task.dataset("test"), max_tokens=8000, required_batch_size_multiple=1)
     lines: Dict[int, str] = {}

@@ -146,9 +146,10 @@ def print_row(name, row):
 def main():
     lines = __doc__.splitlines()
     parser = argparse.ArgumentParser(
-        usage=lines[2].strip(), description="\n".join([lines[0], *lines[3:]]),
+        usage=lines[2].strip(),
+        description="\n".join([lines[0], *lines[3:]]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
     parser.add_argument("--version", action="version", version=f"mutation.py {version}")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")

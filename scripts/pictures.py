@@ -49,20 +49,43 @@ class Picture:
         self.parts: List[str] = []
         self.box(0.5, 0.5, width - 1, height - 1, "paper", radius=8)
 
-    def box(self, x: float, y: float, width: float, height: float, fill: str, edge: str = "edge", radius: float = 5,
-            opacity: float = 1.0) -> None:  # fmt: skip
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str,
+        edge: str = "edge",
+        radius: float = 5,
+        opacity: float = 1.0,
+    ) -> None:
         size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}"'
         faint = "" if opacity == 1 else f' fill-opacity="{opacity:.2f}"'
         self.parts.append(f'<rect class="f-{fill} s-{edge}" {size}{faint}/>')
 
-    def text(self, x: float, y: float, words: str, size: int = 14, colour: str = "ink", anchor: str = "start",
-             bold: bool = False) -> None:  # fmt: skip
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        size: int = 14,
+        colour: str = "ink",
+        anchor: str = "start",
+        bold: bool = False,
+    ) -> None:
         weight = ' font-weight="600"' if bold else ""
         place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
         self.parts.append(f'<text class="f-{colour}" {place}{weight}>{escape(words)}</text>')
 
-    def line(self, points: Sequence[Tuple[float, float]], colour: str = "soft", width: float = 1.5, arrow: bool = False,
-             dashed: bool = False) -> None:  # fmt: skip
+    def line(
+        self,
+        points: Sequence[Tuple[float, float]],
+        colour: str = "soft",
+        width: float = 1.5,
+        arrow: bool = False,
+        dashed: bool = False,
+    ) -> None:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         more = (' marker-end="url(#tip)"' if arrow else "") + (' stroke-dasharray="4 3"' if dashed else "")
         self.parts.append(f'<polyline class="s-{colour}" points="{path}" fill="none" stroke-width="{width}"{more}/>')
@@ -113,9 +136,16 @@ def overview() -> Picture:
     picture.box(835, 112, 112, 82, "paper")
     for number, (words, colour) in enumerate((("complete", "ink"), ("cloudstack api", "orange"), ("for go", "ink"))):
         picture.text(845, 137 + 22 * number, words, 12, colour)
-    for path in (((172, 150), (197, 150)), ((352, 108), (372, 108)), ((437, 147), (437, 151)), ((502, 192), (522, 192)),
-                 ((512, 192), (512, 110), (522, 110)), ((672, 100), (692, 100)), ((672, 184), (692, 184)),
-                 ((812, 150), (832, 150))):  # fmt: skip
+    for path in (
+        ((172, 150), (197, 150)),
+        ((352, 108), (372, 108)),
+        ((437, 147), (437, 151)),
+        ((502, 192), (522, 192)),
+        ((512, 192), (512, 110), (522, 110)),
+        ((672, 100), (692, 100)),
+        ((672, 184), (692, 184)),
+        ((812, 150), (832, 150)),
+    ):
         picture.line(path, arrow=True)
     return picture
 

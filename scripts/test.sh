@@ -1,30 +1,43 @@
 #!/usr/bin/env bash
 # Install the project into an environment of its own and run its linters, type checker and tests.
 #
-#   scripts/test.sh [--venv DIR] [--python PYTHON] [-- options of pytest]
+#   scripts/test.sh [--venv DIR] [--python PYTHON] [--quick [--base COMMIT]] [-- options of pytest]
 #
 #   --venv DIR       default: $ETADS_VENV, or .venv in the repository
 #   --python PYTHON  default: python3
+#   --quick          without the type checker, and only the unit tests of what has changed, for a minute on two cores;
+#                    if nothing has changed, a core of the tests (scripts/quick_tests.py says which)
+#   --base COMMIT    with --quick: changed since this commit (default: HEAD, so what is not committed)
 #
 # For example, only the unit tests:  scripts/test.sh -- tests/unit
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-install=(--dev) more=()
+install=(--dev) more=() quick="" base=""
 while [ $# -gt 0 ]; do
     case $1 in
         --venv) need_value "$@"; VENV=$2; install+=(--venv "$2"); shift 2 ;;
         --python) need_value "$@"; install+=(--python "$2"); shift 2 ;;
+        --quick) quick=1; shift ;;
+        --base) need_value "$@"; base=$2; shift 2 ;;
         -h | --help) usage ;;
         --) shift; more+=("$@"); break ;;
         *) die "unknown option $1; see --help (options of pytest come after --)" ;;
     esac
 done
+[ -z "$base" ] || [ -n "$quick" ] || die "--base $base has no effect without --quick"
 "$ROOT/scripts/install.sh" "${install[@]}"
-export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 cd "$ROOT"
 ruff check .
 ruff format --check .
-mypy
 # a process for each core; the tests of a file run in the same process, since they share what their fixtures train
-OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} pytest -n auto --dist loadfile --durations 40 --durations-min 5 ${more[@]+"${more[@]}"}
+pytest=(pytest -n auto --dist loadfile --no-loadscope-reorder)
+if [ -n "$quick" ]; then
+    tests=$(python scripts/quick_tests.py ${base:+--base "$base"})
+    # shellcheck disable=SC2086  # paths without spaces, one a line
+    "${pytest[@]}" $tests ${more[@]+"${more[@]}"}
+else
+    mypy
+    "${pytest[@]}" --durations 40 --durations-min 5 ${more[@]+"${more[@]}"}
+fi

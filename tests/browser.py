@@ -67,9 +67,18 @@ class Browser:
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        named = {"Esc": Keys.ESCAPE, "Enter": Keys.ENTER, "Space": Keys.SPACE, "Tab": Keys.TAB, "Home": Keys.HOME,
-                 "End": Keys.END, "ArrowLeft": Keys.ARROW_LEFT, "ArrowRight": Keys.ARROW_RIGHT,
-                 "ArrowUp": Keys.ARROW_UP, "ArrowDown": Keys.ARROW_DOWN}  # fmt: skip
+        named = {
+            "Esc": Keys.ESCAPE,
+            "Enter": Keys.ENTER,
+            "Space": Keys.SPACE,
+            "Tab": Keys.TAB,
+            "Home": Keys.HOME,
+            "End": Keys.END,
+            "ArrowLeft": Keys.ARROW_LEFT,
+            "ArrowRight": Keys.ARROW_RIGHT,
+            "ArrowUp": Keys.ARROW_UP,
+            "ArrowDown": Keys.ARROW_DOWN,
+        }
         for key in keys:
             ActionChains(self.driver).send_keys(named.get(key, key)).perform()
 
@@ -102,10 +111,17 @@ def start():
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for flag in (
-        "headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "no-first-run", "hide-scrollbars",
-        "disable-background-networking", "disable-component-update", "force-color-profile=srgb",
+        "headless=new",
+        "no-sandbox",
+        "disable-dev-shm-usage",
+        "disable-gpu",
+        "no-first-run",
+        "hide-scrollbars",
+        "disable-background-networking",
+        "disable-component-update",
+        "force-color-profile=srgb",
         "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
-    ):  # fmt: skip
+    ):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     os.environ.setdefault("SE_AVOID_STATS", "true")  # selenium would count its users over the network

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import json
 import logging
 import signal
 import sys
@@ -33,11 +34,17 @@ def _preload_for_all(modules, preload=forkserver.set_forkserver_preload):
 forkserver.set_forkserver_preload = _preload_for_all
 
 
-def pytest_collection_modifyitems(items):
-    """Hypothesis draws other examples with another seed as well."""
+SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding="utf-8"))
+"""Test file -> seconds that it takes; scripts/quick_tests.py --record writes it."""
+
+
+def pytest_collection_modifyitems(config, items):
+    """Draw other examples with another seed, also for Hypothesis; start long files first where processes share them."""
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], 0))
 
 
 @pytest.hookimpl(tryfirst=True)

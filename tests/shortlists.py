@@ -22,8 +22,9 @@ def make_shortlist(task, frequent=2, together=None):
 
 def random_shortlist(task, frequent=2, per_word=2, seed=0):
     words = known_words(task.target_dictionary)
-    drawn = torch.randint(4, words, (known_words(task.source_dictionary), per_word),
-                          generator=torch.Generator().manual_seed(seed))  # fmt: skip
+    drawn = torch.randint(
+        4, words, (known_words(task.source_dictionary), per_word), generator=torch.Generator().manual_seed(seed)
+    )
     return make_shortlist(task, frequent, dict(enumerate(drawn.tolist())))
 
 

@@ -41,9 +41,16 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
     r.shuffle(documents)
     documents.insert(7, [])
     output = generate(
-        corpus / "bin", trained / "checkpoint_best.pt", "--buffer-size", "50", "--batch-size", "4",
-        command="fairseq-interactive", input="".join(" ".join(document) + "\n" for document in documents), anew=True,
-    ).stdout  # fmt: skip
+        corpus / "bin",
+        trained / "checkpoint_best.pt",
+        "--buffer-size",
+        "50",
+        "--batch-size",
+        "4",
+        command="fairseq-interactive",
+        input="".join(" ".join(document) + "\n" for document in documents),
+        anew=True,
+    ).stdout
     found = summaries(output)
     assert list(found) == list(range(41)), "not in the order of the input"
     assert found[7] == ""

@@ -79,8 +79,22 @@ def test_two_hundred_updates_beat_the_frequencies_of_words(data):
 
 def test_fairseqs_own_model_trains_and_summarises(data):
     save = data / "fconv"
-    train(data, save, "fconv", "--optimizer", "nag", "--momentum", "0.99", "--lr", "0.25", "--clip-norm", "0.1",
-          "--max-update", "3", "--disable-validation")  # fmt: skip
+    train(
+        data,
+        save,
+        "fconv",
+        "--optimizer",
+        "nag",
+        "--momentum",
+        "0.99",
+        "--lr",
+        "0.25",
+        "--clip-norm",
+        "0.1",
+        "--max-update",
+        "3",
+        "--disable-validation",
+    )
     model = torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
     assert any(key.startswith("decoder.fc3.weight") for key in model)
     found = generate(data, save, "--beam", "3", "--replace-unknown")

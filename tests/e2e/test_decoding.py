@@ -78,9 +78,16 @@ def test_interactive_blocks_and_counts(trained, corpus):
     documents = [r.sample(WORDS, 5) for _ in range(30)]
     options = ["--exact-length", "5", "--no-repeat-ngram-size", "1", "--ngram-ignore-tokens", WORDS[0]]
     output = generate(
-        corpus / "bin", trained / "checkpoint_best.pt", *options, "--buffer-size", "30", "--batch-size", "30",
-        command="fairseq-interactive", input="".join(" ".join(document) + "\n" for document in documents),
-    ).stdout  # fmt: skip
+        corpus / "bin",
+        trained / "checkpoint_best.pt",
+        *options,
+        "--buffer-size",
+        "30",
+        "--batch-size",
+        "30",
+        command="fairseq-interactive",
+        input="".join(" ".join(document) + "\n" for document in documents),
+    ).stdout
     found = [words.split() for _, words in sorted(summaries(output).items())]
     assert len(found) == 30
     for words in found:
@@ -107,9 +114,14 @@ def test_validate_with_search_options(trained, corpus):
 
 def test_bad_options_are_refused_in_words(trained, corpus):
     result = generate(
-        corpus / "bin", trained / "checkpoint_best.pt", "--no-repeat-ngram-size", "2",
-        "--ngram-ignore-tokens", "nowhere", check=False,
-    )  # fmt: skip
+        corpus / "bin",
+        trained / "checkpoint_best.pt",
+        "--no-repeat-ngram-size",
+        "2",
+        "--ngram-ignore-tokens",
+        "nowhere",
+        check=False,
+    )
     assert result.returncode != 0
     assert re.search(r'--ngram-ignore-tokens "nowhere": the dictionary has no such token', result.stdout)
     result = generate(corpus / "bin", trained / "checkpoint_best.pt", "--infer-dtype", "fp8", check=False)

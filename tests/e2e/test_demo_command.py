@@ -77,8 +77,11 @@ def finished(browser):
 
 def paste(browser, text):
     """As from the clipboard: Chromium's driver cannot type characters such as emoji."""
-    browser.run("document.querySelector('#document').focus(); document.execCommand('selectAll');"
-                "document.execCommand('insertText', false, arguments[0])", text)  # fmt: skip
+    browser.run(
+        "document.querySelector('#document').focus(); document.execCommand('selectAll');"
+        "document.execCommand('insertText', false, arguments[0])",
+        text,
+    )
 
 
 def test_it_is_there_for_this_computer_only(page):
@@ -118,8 +121,10 @@ def test_mistakes_are_answered_in_a_line(page, folder, tmp_path):
     assert "--host 0.0.0.0: the page has no passwords" in failing(str(folder), "--host", "0.0.0.0")
     assert "--port 70000: choose 1 to 65535" in failing(str(folder), "--port", "70000")
     assert str(tmp_path) in failing(str(tmp_path))
-    without = "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'etads-demo'\n" \
-              "from fairseq_etads.commands.demo import main; sys.exit(main())"  # fmt: skip
+    without = (
+        "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'etads-demo'\n"
+        "from fairseq_etads.commands.demo import main; sys.exit(main())"
+    )
     result = subprocess.run([sys.executable, "-c", without, str(folder)], capture_output=True, text=True, timeout=120)
     assert result.returncode == 2
     assert result.stderr.startswith("etads-demo: uvicorn is missing: python -m pip install ")
@@ -149,8 +154,9 @@ def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
 
 
 def weights(browser):
-    return browser.run("return [...document.querySelectorAll('#text .read')].map("
-                       "(e) => Number(e.style.getPropertyValue('--weight')))")  # fmt: skip
+    return browser.run(
+        "return [...document.querySelectorAll('#text .read')].map((e) => Number(e.style.getPropertyValue('--weight')))"
+    )
 
 
 def test_words_show_where_they_come_from(page, browser, summarizer):

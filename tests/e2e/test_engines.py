@@ -62,9 +62,14 @@ def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
     ]
     command += ["--batch-size", "4", "--workers", "2", "--cpus", "0.5"]
     result = subprocess.run(
-        command, cwd=tmp_path, env={**environment(anew=True), **variables}, timeout=600,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env={**environment(anew=True), **variables},
+        timeout=600,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert result.returncode == 0, result.stdout[-4000:]
     found = [json.loads(line) for path in (tmp_path / "out").iterdir() for line in path.read_text().splitlines()]
     assert sorted(record["id"] for record in found) == list(range(48))
@@ -111,10 +116,11 @@ def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
     words = shlex.split(re.sub(r"\\\n", " ", script), comments=True)
     first, program = next(
         (number, program)
-        for number, word in enumerate(words) if "--" not in word
+        for number, word in enumerate(words)
+        if "--" not in word
         for program in ("scripts/generate.sh", "etads-prepare", "fairseq-train")
         if re.search(rf"(^| ){program}\)?$", word)
-    )  # fmt: skip
+    )
     words = words[first + 1 :]
     check_options(program, words[1:] if program == "fairseq-train" else words, tmp_path)
 

@@ -95,10 +95,22 @@ def test_subwords_are_joined(tmp_path):
     run_command(["etads-prepare", "text", "run", "--tokens", "bpe", "--size", "20", "--jobs", "1"], cwd=tmp_path)
     assert any("@@" in line for line in (tmp_path / "run" / "bin" / "dict.target.txt").read_text().splitlines())
     log = train(
-        tmp_path / "run" / "bin", tmp_path / "save", "--dropout", "0", "--max-update", "40", "--eval-rouge",
-        "--eval-rouge-print-samples", "5", "--truncate-target", "20", "--eval-rouge-detok", "etads",
-        "--eval-rouge-detok-args", json.dumps({"text_words": "moses", "text_keep_case": False, "text_language": "en"}),
-    )  # fmt: skip
+        tmp_path / "run" / "bin",
+        tmp_path / "save",
+        "--dropout",
+        "0",
+        "--max-update",
+        "40",
+        "--eval-rouge",
+        "--eval-rouge-print-samples",
+        "5",
+        "--truncate-target",
+        "20",
+        "--eval-rouge-detok",
+        "etads",
+        "--eval-rouge-detok-args",
+        json.dumps({"text_words": "moses", "text_keep_case": False, "text_language": "en"}),
+    )
     assert "subwords: subword_nmt" in log
     references = (tmp_path / "text" / "valid.target").read_text().splitlines()[:5]
     for number, reference in enumerate(references):

@@ -124,8 +124,10 @@ def test_a_switch_learns_to_copy_the_word_that_a_factor_marks(corpus, tmp_path):
 
     result = run_command(
         ["fairseq-interactive", str(corpus / "bin"), *PLUGIN, "--path", str(tmp_path / "checkpoint_last.pt"), "--cpu"],
-        cwd=tmp_path, check=False, input="word1 word2\n",
-    )  # fmt: skip
+        cwd=tmp_path,
+        check=False,
+        input="word1 word2\n",
+    )
     assert result.returncode != 0
     last = result.stdout.strip().splitlines()[-1]
     assert "the model reads source factors (idf, ner, pos, tf; --source-factors)" in last

@@ -22,9 +22,13 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path):
     with open(tmp_path / "log", "w") as log:
         # far more trials than it will live to see, so that it cannot end by itself
         killed = subprocess.Popen(
-            [*COMMAND, "1000", "--out", "killed"], cwd=tmp_path, env=environment(), preexec_fn=os.setpgrp,
-            stdout=log, stderr=log,
-        )  # fmt: skip
+            [*COMMAND, "1000", "--out", "killed"],
+            cwd=tmp_path,
+            env=environment(),
+            preexec_fn=os.setpgrp,
+            stdout=log,
+            stderr=log,
+        )
         while not (trials.is_file() and trials.read_bytes().count(b"\n") >= 3):
             assert killed.poll() is None, (tmp_path / "log").read_text()[-2000:]
             time.sleep(0.02)

@@ -331,8 +331,14 @@ def test_half_precision_is_finite_and_close(name, dtype, documents):
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     exact = decode(model, tokens, previous).log_softmax(-1)
     plain = make_model("etads_basic")
-    rounding = (decode(copy.deepcopy(plain).to(dtype), tokens, previous).float().log_softmax(-1)
-                - decode(plain, tokens, previous).log_softmax(-1)).abs().max()  # fmt: skip
+    rounding = (
+        (
+            decode(copy.deepcopy(plain).to(dtype), tokens, previous).float().log_softmax(-1)
+            - decode(plain, tokens, previous).log_softmax(-1)
+        )
+        .abs()
+        .max()
+    )
     found = decode(model.to(dtype), tokens, previous).float().log_softmax(-1)
     assert (found - exact).abs().max() <= 4 * rounding
     assert model.encoder.layers[0].self_attn.focal.initial_scopes.dtype == torch.int64

@@ -52,9 +52,10 @@ def slow_table(pairs, task, frequent, per_word, known):
     table = {}
     for s in {word for d, _ in pairs for word in d.split()}:
         found = [
-            (-count, index(w)) for (first, w), count in together.items()
+            (-count, index(w))
+            for (first, w), count in together.items()
             if first == s and count >= 2 and w != s and w not in everywhere and index(w) < known
-        ]  # fmt: skip
+        ]
         table[index(s)] = [number for _, number in sorted(found)[:per_word]]
     return [index(word) for word in everywhere], table
 
@@ -102,8 +103,10 @@ def test_only_what_the_model_reads_is_counted(tmp_path):
     for options in ([], ["--truncate-source", "1"], ["--truncate-target", "1"]):
         assert main([str(tmp_path / "bin"), "--frequent", "1", *options]) == 0
         shortlist, task = read(tmp_path / "bin" / SHORTLIST, tmp_path / "bin")
-        spelt = {task.source_dictionary.symbols[n]: [task.target_dictionary.symbols[w] for w in row if w != 3]
-                 for n, row in enumerate(shortlist.together.tolist()[:-1])}  # fmt: skip
+        spelt = {
+            task.source_dictionary.symbols[n]: [task.target_dictionary.symbols[w] for w in row if w != 3]
+            for n, row in enumerate(shortlist.together.tolist()[:-1])
+        }
         tables.append({word: others for word, others in spelt.items() if others})
     assert tables == [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"]}, {"a": ["x"], "b": ["x"]}]
 

@@ -98,9 +98,17 @@ def order_of(sort_within, epoch, seed=3, shuffle=True, count=103):
     lengths = random.Random(1).choices(range(1, 30), k=count)
     texts = [torch.full((length,), 5) for length in lengths]
     dataset = SummarizationDataset(
-        texts, lengths, words, texts, lengths, words, truncate_source=50, truncate_target=50,
-        sort_within=sort_within, shuffle=shuffle,
-    )  # fmt: skip
+        texts,
+        lengths,
+        words,
+        texts,
+        lengths,
+        words,
+        truncate_source=50,
+        truncate_target=50,
+        sort_within=sort_within,
+        shuffle=shuffle,
+    )
     dataset.set_epoch(epoch)
     np.random.seed(seed)
     return dataset, dataset.ordered_indices()

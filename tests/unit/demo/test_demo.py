@@ -61,8 +61,9 @@ def test_a_document_without_words_has_a_summary_without_words(client, text):
 
 def test_any_text_is_taken_and_comes_back_as_text(client):
     for text in ("<script>alert(1)</script> w1", "\ud800 w1 \udfff", "w1\r\n\r\nw2 \u202e w3", "w" * 5000):
-        answer = client.post("/summarize", content=json.dumps({"text": text}).encode(),
-                             headers={"Content-Type": "application/json"})  # fmt: skip
+        answer = client.post(
+            "/summarize", content=json.dumps({"text": text}).encode(), headers={"Content-Type": "application/json"}
+        )
         assert told(answer)[-1]["explanation"]["document"] == text
 
 
@@ -98,9 +99,14 @@ def test_wrong_options_are_refused_in_the_summarizers_words(client, summarizer, 
     assert (answer.status_code, answer.text) == (400, str(error.value))
 
 
-@pytest.mark.parametrize("options, words", [({"beam": 51}, "--beam 51: choose at most 50 on this page"),
-                                            ({"max_len": 1001}, "--max-len 1001: choose at most 1000"),
-                                            ({"max_len_a": 11.0}, "--max-len-a 11.0: choose at most 10")])  # fmt: skip
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"beam": 51}, "--beam 51: choose at most 50 on this page"),
+        ({"max_len": 1001}, "--max-len 1001: choose at most 1000"),
+        ({"max_len_a": 11.0}, "--max-len-a 11.0: choose at most 10"),
+    ],
+)
 def test_what_would_take_all_the_memory_is_refused(client, options, words):
     answer = ask(client, **options)
     assert answer.status_code == 400 and words in answer.text
@@ -121,7 +127,10 @@ def test_the_form_has_every_option_with_the_words_of_the_command_line(client):
     assert {name: fields[name]["default"] for name in DECODING} == DECODING
     assert (fields["coverage_penalty"]["default"], fields["early_stopping"]["default"]) == (0.0, None)
     assert (fields["lenpen"]["kind"], fields["allow_unk"]["kind"], fields["infer_dtype"]["kind"]) == (
-        "float", "bool", "choice")  # fmt: skip
+        "float",
+        "bool",
+        "choice",
+    )
     assert "shortlist" in {field["name"] for field in form.fields({**DECODING, "shortlist": True})}
     assert about["title"] == "a <b>model</b>" and "Architecture etads: copies words" in about["about"]
 

@@ -15,8 +15,18 @@ from demo_server import TEXT, URL, ask, client, demo, summarizer, told  # noqa: 
 
 from fairseq_etads.demo import local, server  # noqa: E402
 
-BAD_HOSTS = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "evil.example:8000", "127.0.0.2",
-             "0.0.0.0", "localhost:8000@evil.example", "localhost:", "", "127.0.0.1:8000\tx"]  # fmt: skip
+BAD_HOSTS = [
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example:8000",
+    "evil.example:8000",
+    "127.0.0.2",
+    "0.0.0.0",
+    "localhost:8000@evil.example",
+    "localhost:",
+    "",
+    "127.0.0.1:8000\tx",
+]
 PAGES = sorted(path for path in server.FILES)
 
 
@@ -95,8 +105,17 @@ def test_other_pages_are_refused(client, headers):
     assert answer.status_code == 403 and "answers to its own page only" in answer.text
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "json",
-                                  "text/plain; application/json"])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "",
+        "json",
+        "text/plain; application/json",
+    ],
+)
 def test_only_json_is_taken(client, kind):
     """A form of another site can send the other types without asking first."""
     answer = client.post("/summarize", content=b'{"text": "w1"}', headers={"Content-Type": kind})
@@ -105,9 +124,21 @@ def test_only_json_is_taken(client, kind):
 
 @pytest.mark.parametrize(
     "path",
-    ["/../setup.py", "/%2e%2e/%2e%2e/setup.py", "/page/", "/page/demo.js", "/demo.js/", "/demo.js%00", "//etc/passwd",
-     "/static/..%2f..%2fserver.py", "/server.py", "/index.html~", "/favicon.ico", "/about.json/"],
-)  # fmt: skip
+    [
+        "/../setup.py",
+        "/%2e%2e/%2e%2e/setup.py",
+        "/page/",
+        "/page/demo.js",
+        "/demo.js/",
+        "/demo.js%00",
+        "//etc/passwd",
+        "/static/..%2f..%2fserver.py",
+        "/server.py",
+        "/index.html~",
+        "/favicon.ico",
+        "/about.json/",
+    ],
+)
 def test_there_are_no_other_paths(client, path):
     answer = client.get(f"{URL}{path}", follow_redirects=False)
     assert (answer.status_code, answer.text) == (404, "Not Found")

@@ -316,8 +316,16 @@ def test_everything_is_tried_once_and_then_it_ends(summarizer, references, tmp_p
         def say(self, text):
             said.append(text)
 
-    found = tune(summarizer, DOCUMENTS, references, tmp_path, trials=50, search=["beam"], ranges={"beam": "1,2,3,4"},
-                 listener=Saying())  # fmt: skip
+    found = tune(
+        summarizer,
+        DOCUMENTS,
+        references,
+        tmp_path,
+        trials=50,
+        search=["beam"],
+        ranges={"beam": "1,2,3,4"},
+        listener=Saying(),
+    )
     assert sorted(trial.settings["beam"] for trial in found.trials) == [1, 2, 3, 4]
     assert said[-1] == "all 4 different settings have been tried"
     assert "encoder states take" in said[0] and "encoded again" not in said[0]

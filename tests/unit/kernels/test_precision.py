@@ -174,15 +174,22 @@ MODELS = {
     "etads switch": ("etads", {"pointer": "switch", "aggregation": "add", "encoder_gate": True}),
     "pg_coverage": ("pg_coverage", RECURRENT),
     "pointer_generator": (
-        "pointer_generator_coverage", {**RECURRENT, "readout_dim": 12, "paper_init": False, "encoder_layers": 2},
+        "pointer_generator_coverage",
+        {**RECURRENT, "readout_dim": 12, "paper_init": False, "encoder_layers": 2},
     ),
     "entail_s2s": ("entail_s2s", {**RECURRENT, "uniform_init": 0.0, "readout_dim": 9, "dropout": 0.0}),
     "ras_elman": ("ras_elman", {**RECURRENT, "uniform_init": 0.0, "pointer": "soft"}),
-    "everything": ("words_lvt2k_temp_att", {
-        "pointer": "switch", "coverage": True, "hierarchical_attention": True, "large_vocabulary_trick": 25,
-        **RECURRENT,
-    }),
-}  # fmt: skip
+    "everything": (
+        "words_lvt2k_temp_att",
+        {
+            "pointer": "switch",
+            "coverage": True,
+            "hierarchical_attention": True,
+            "large_vocabulary_trick": 25,
+            **RECURRENT,
+        },
+    ),
+}
 
 
 def loss_of(model, task, autocast=None):

@@ -95,9 +95,14 @@ def test_the_distribution_is_that_of_the_definition(arch, threshold, factor):
         values = [None if value < 0 else value for value in q[row].tolist()]
         for step in range(3):
             expected = reference.bottom_up(
-                pointer.gate[row, step].sigmoid().item(), logits[row, step].softmax(0).tolist(),
-                pointer.log_copy[row, step].exp().tolist(), words, values, threshold, factor,
-            )  # fmt: skip
+                pointer.gate[row, step].sigmoid().item(),
+                logits[row, step].softmax(0).tolist(),
+                pointer.log_copy[row, step].exp().tolist(),
+                words,
+                values,
+                threshold,
+                factor,
+            )
             for column, probability in enumerate(found[row, step].tolist()):
                 assert probability == pytest.approx(expected.get(column, 0), abs=1e-6)
 

@@ -68,9 +68,15 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
     assert figures.logs()["gate_count"] == 6
 
 
-@pytest.mark.parametrize("arch,names", [
-    ("etads", {"gate", *FOCUS}), ("etads_focus", {*FOCUS}), ("etads_saliency", {"gate"}), ("etads_basic", set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arch,names",
+    [
+        ("etads", {"gate", *FOCUS}),
+        ("etads_focus", {*FOCUS}),
+        ("etads_saliency", {"gate"}),
+        ("etads_basic", set()),
+    ],
+)
 def test_a_model_logs_what_it_has_whatever_the_batches_and_padding(arch, names):
     task = make_task(tail=30)
     model = make_model(arch, task)

@@ -124,8 +124,15 @@ def test_half_precision_training_keeps_it_shared(documents):
     parameters = list(model.parameters())
     cfg = OmegaConf.structured(FairseqConfig())
     cfg.common.fp16, cfg.common.fp16_init_scale = True, 4
-    adam = Namespace(lr=[1e-2], adam_betas="(0.9, 0.98)", adam_eps=1e-4, weight_decay=0.0, use_old_adam=True, tpu=False,
-                     fp16_adam_stats=False)  # fmt: skip
+    adam = Namespace(
+        lr=[1e-2],
+        adam_betas="(0.9, 0.98)",
+        adam_eps=1e-4,
+        weight_decay=0.0,
+        use_old_adam=True,
+        tpu=False,
+        fp16_adam_stats=False,
+    )
     optimizer = MemoryEfficientFP16Optimizer(cfg, parameters, optim.adam.FairseqAdam(adam, parameters))
     before = model.decoder.layers[0].fc1.weight.clone()
     optimizer.backward(forward(model, documents).float().log_softmax(-1)[..., 7].sum())

@@ -69,10 +69,13 @@ def test_a_round_trip_changes_no_token(arch, again, infer_dtype):
 
 @pytest.mark.parametrize(
     "strategy",
-    [search.Sampling(DICTIONARY, 5), search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
-     search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0)],
+    [
+        search.Sampling(DICTIONARY, 5),
+        search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
+        search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0),
+    ],
     ids=lambda strategy: type(strategy).__name__,
-)  # fmt: skip
+)
 def test_generators_with_other_searches_and_models_of_others(strategy):
     model = scripted_model(DICTIONARY)
     language_model = scripted_language_model(DICTIONARY)

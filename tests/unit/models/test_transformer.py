@@ -86,10 +86,17 @@ def test_with_both_mechanisms_off_it_is_fairseqs_transformer(documents):
 
 def test_training_mode_matches_fairseqs_transformer_too(documents):
     """Without weights wanted the bridge goes through fused attention; it must still be the same function."""
-    ours, fairseqs = make_model("etads_basic"), make_model(
-        "transformer", encoder_learned_pos=True, decoder_learned_pos=True, share_all_embeddings=True,
-        max_source_positions=401, max_target_positions=101,
-    )  # fmt: skip
+    ours, fairseqs = (
+        make_model("etads_basic"),
+        make_model(
+            "transformer",
+            encoder_learned_pos=True,
+            decoder_learned_pos=True,
+            share_all_embeddings=True,
+            max_source_positions=401,
+            max_target_positions=101,
+        ),
+    )
     fairseqs.load_state_dict(ours.state_dict())
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     with torch.no_grad():

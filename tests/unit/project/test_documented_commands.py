@@ -160,8 +160,9 @@ def test_what_messages_advise_exists(name, given, parsers, plugin_is_loaded):
         assert shutil.which(name), name
 
 
-@pytest.mark.parametrize("message", [text for module in documented.MODULES for text in documented.texts_of(module)
-                                     if "pip install " in text])  # fmt: skip
+@pytest.mark.parametrize(
+    "message", [text for module in documented.MODULES for text in documented.texts_of(module) if "pip install " in text]
+)
 def test_extras_that_messages_advise_exist(message):
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
     for extra in re.findall(r"fairseq-etads\[(\w+)\]", message):

@@ -32,13 +32,19 @@ def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
     scores = {metric: [round(float(value), 2) for value in base - 10 * n] for n, metric in enumerate(evidence.METRICS)}
     score = {"f1": 40.0, "f1_interval": [38.0, 42.0]}
     return {
-        "system": system, "seed": seed, "steps": 100, "parameters": 2_000_000, "valid_perplexity": 20.0, "f1": scores,
+        "system": system,
+        "seed": seed,
+        "steps": 100,
+        "parameters": 2_000_000,
+        "valid_perplexity": 20.0,
+        "f1": scores,
         "rouge": {"signature": "ROUGE|made up", "scores": dict.fromkeys(scores, score)},
         "analysis": dict.fromkeys(results_page.ANALYSED.values(), 1.0),
-        "tokens": tokens.tolist(), "unknown": [0] * documents,
+        "tokens": tokens.tolist(),
+        "unknown": [0] * documents,
         "log_likelihood": ((rng.normal(-4, 1, size=documents) + likely + noise / 100) * tokens).tolist(),
         "mechanisms": {"gate": [0.5] * 11},
-    }  # fmt: skip
+    }
 
 
 def write(folder, *records):

@@ -36,15 +36,32 @@ def test_penalties_against_the_slow_search(arch, stepwise, coverage_kind, length
     model = scripted_model(DICTIONARY, 3, end=1.0) if arch == "scripted" else sharpened(arch)
     beam, longest, weight = 4, 7, 0.4
     got = SummaryGenerator(
-        [model], DICTIONARY, beam, max_len_b=longest, min_len=2, len_penalty=alpha,
-        coverage_penalty=weight, coverage_penalty_type=coverage_kind, stepwise_coverage_penalty=stepwise,
-        length_penalty_type=length_kind, no_repeat_ngram_size=2,
-    ).generate(None, make_sample(documents))  # fmt: skip
+        [model],
+        DICTIONARY,
+        beam,
+        max_len_b=longest,
+        min_len=2,
+        len_penalty=alpha,
+        coverage_penalty=weight,
+        coverage_penalty_type=coverage_kind,
+        stepwise_coverage_penalty=stepwise,
+        length_penalty_type=length_kind,
+        no_repeat_ngram_size=2,
+    ).generate(None, make_sample(documents))
     for document, row in zip(documents, got):
         want = reference_search(
-            model, document, beam=beam, longest=longest, shortest=2, alpha=alpha, length_kind=length_kind,
-            weight=weight, coverage_kind=coverage_kind, stepwise=stepwise, block=2,
-        )  # fmt: skip
+            model,
+            document,
+            beam=beam,
+            longest=longest,
+            shortest=2,
+            alpha=alpha,
+            length_kind=length_kind,
+            weight=weight,
+            coverage_kind=coverage_kind,
+            stepwise=stepwise,
+            block=2,
+        )
         tokens, log_prob, score = want[0]
         assert row[0]["tokens"].tolist() == tokens
         assert row[0]["score"].item() == pytest.approx(score, abs=2e-4)
@@ -59,10 +76,15 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
     for seed, unk in itertools.product(range(4), (0.0, -0.7, -4.0)):
         model = scripted_model(DICTIONARY, seed, end=1.5)
         options = {
-            "beam_size": 5, "max_len_b": 12, "len_penalty": alpha, "length_penalty_type": length_kind,
-            "coverage_penalty": weight, "coverage_penalty_type": coverage_kind, "early_stopping": "admissible",
+            "beam_size": 5,
+            "max_len_b": 12,
+            "len_penalty": alpha,
+            "length_penalty_type": length_kind,
+            "coverage_penalty": weight,
+            "coverage_penalty_type": coverage_kind,
+            "early_stopping": "admissible",
             "unk_penalty": unk,
-        }  # fmt: skip
+        }
         sample = make_sample(documents)
         early = SummaryGenerator([model], DICTIONARY, nbest=nbest, **options).generate(None, sample)
         late = SummaryGenerator([model], DICTIONARY, **options)

@@ -105,8 +105,9 @@ def test_number_formats(arch, infer_dtype, error, documents):
     model = sharpened(arch)
     prefix = torch.randint(4, 40, (5, 8), generator=torch.Generator().manual_seed(0))
     options = {"beam_size": 2, "exact_length": 8}
-    want = generate(SequenceGenerator, [model], make_sample(documents), {"beam_size": 2, "max_len_b": 8},
-                    prefix_tokens=prefix)  # fmt: skip
+    want = generate(
+        SequenceGenerator, [model], make_sample(documents), {"beam_size": 2, "max_len_b": 8}, prefix_tokens=prefix
+    )
     got = generate(
         SummaryGenerator, [model], make_sample(documents), {**options, "infer_dtype": infer_dtype}, prefix_tokens=prefix
     )

@@ -22,8 +22,9 @@ def summarizer(tmp_path_factory):
 def watch(summarizer, texts, **decoding):
     """The summaries, and what was reported of each text."""
     seen = {}
-    found = summarizer.summarize(texts, on_step=lambda partial: seen.setdefault(partial.number, []).append(partial),
-                                 **decoding)  # fmt: skip
+    found = summarizer.summarize(
+        texts, on_step=lambda partial: seen.setdefault(partial.number, []).append(partial), **decoding
+    )
     return found, seen
 
 
@@ -76,8 +77,15 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
     assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
     assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, Reading())
-    (only,) = best_so_far(0, live_of_one(), Finished(1, 2, 4, torch.device("cpu"), True), scores[:1], parents[:1],
-                          Reading(copying=attention[:1, :1]), None)  # fmt: skip
+    (only,) = best_so_far(
+        0,
+        live_of_one(),
+        Finished(1, 2, 4, torch.device("cpu"), True),
+        scores[:1],
+        parents[:1],
+        Reading(copying=attention[:1, :1]),
+        None,
+    )
     assert only.read.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
 
 

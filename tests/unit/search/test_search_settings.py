@@ -50,21 +50,48 @@ def test_an_argument_that_does_not_exist_is_refused_and_those_that_do_are_listed
 
 def test_every_option_reaches_the_settings():
     changed = {
-        "beam_size": 3, "max_len_a": 0.5, "max_len_b": 9, "max_len": 30, "min_len": 2, "unk_penalty": 0.3,
-        "temperature": 1.5, "match_source_len": True, "no_repeat_ngram_size": 3, "lm_weight": 0.2,
-        "tokens_to_suppress": ("w1",), "ngram_ignore_tokens": ("w2",), "exact_length": 4, "early_stopping": "fairseq",
-        "nbest": 2, "infer_dtype": "bf16", "keep_attention": False, "print_alignment": "hard", "allow_unk": True,
-        "replace_unk": True, "copied_positions": True, "normalize_scores": False, "len_penalty": 0.9,
-        "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5,
-        "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True, "min_sentences": 2,
-        "selection_threshold": 0.3, "selection_factor": 1.5, "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
+        "beam_size": 3,
+        "max_len_a": 0.5,
+        "max_len_b": 9,
+        "max_len": 30,
+        "min_len": 2,
+        "unk_penalty": 0.3,
+        "temperature": 1.5,
+        "match_source_len": True,
+        "no_repeat_ngram_size": 3,
+        "lm_weight": 0.2,
+        "tokens_to_suppress": ("w1",),
+        "ngram_ignore_tokens": ("w2",),
+        "exact_length": 4,
+        "early_stopping": "fairseq",
+        "nbest": 2,
+        "infer_dtype": "bf16",
+        "keep_attention": False,
+        "print_alignment": "hard",
+        "allow_unk": True,
+        "replace_unk": True,
+        "copied_positions": True,
+        "normalize_scores": False,
+        "len_penalty": 0.9,
+        "length_penalty_type": "wu",
+        "length_penalty_beta": 3.0,
+        "coverage_penalty": 0.5,
+        "coverage_penalty_type": "wu",
+        "stepwise_coverage_penalty": True,
+        "min_sentences": 2,
+        "selection_threshold": 0.3,
+        "selection_factor": 1.5,
+        "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
         "recombine": 4,
-    }  # fmt: skip
+    }
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
     for name, value in changed.items():
-        needed = {"stepwise_coverage_penalty": {"coverage_penalty": 1.0}, "unk_penalty": {"allow_unk": True},
-                  "nbest": {"beam_size": 2}}  # fmt: skip
+        needed = {
+            "stepwise_coverage_penalty": {"coverage_penalty": 1.0},
+            "unk_penalty": {"allow_unk": True},
+            "nbest": {"beam_size": 2},
+        }
         words = make_task(mark=True).target_dictionary if name == "min_sentences" else DICTIONARY
         settings = SummaryGenerator(models, words, **{**needed.get(name, {}), name: value}).settings
         assert {**vars(settings), **vars(settings.scoring)}[name] == value, name
@@ -73,11 +100,19 @@ def test_every_option_reaches_the_settings():
 def test_options_of_the_task_reach_the_settings():
     """All that the command line has under the name of an argument; --replace-unknown has another name."""
     changed = {
-        "coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
-        "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
-        "early_stopping": "fairseq", "infer_dtype": "bf16", "allow_unk": True, "extractive_weights": "1,0,0,0,-1",
+        "coverage_penalty": 0.5,
+        "coverage_penalty_type": "wu",
+        "stepwise_coverage_penalty": True,
+        "length_penalty_type": "wu",
+        "length_penalty_beta": 3.0,
+        "ngram_ignore_tokens": "w1 w2",
+        "exact_length": 4,
+        "early_stopping": "fairseq",
+        "infer_dtype": "bf16",
+        "allow_unk": True,
+        "extractive_weights": "1,0,0,0,-1",
         "recombine": 4,
-    }  # fmt: skip
+    }
     selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
     on_command_line = {field.name for field in fields(SummarizationConfig)}
     assert {*changed, *selecting} == on_command_line & set(SearchSettings.option_names())
@@ -161,12 +196,15 @@ def test_what_is_left_to_the_models():
         ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16, int8 or auto'),
         ({"print_alignment": "firm"}, r'--print-alignment "firm": choose hard or soft'),
         (
-            {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True,
-             "search_strategy": search.Sampling(DICTIONARY)},
+            {
+                "coverage_penalty": 1.0,
+                "stepwise_coverage_penalty": True,
+                "search_strategy": search.Sampling(DICTIONARY),
+            },
             "--stepwise-coverage-penalty goes with beam search only, not with Sampling",
         ),
     ],
-)  # fmt: skip
+)
 def test_bad_options_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
         SummaryGenerator([sharpened()], DICTIONARY, **options)
@@ -174,8 +212,9 @@ def test_bad_options_are_refused_in_words(options, message):
 
 def test_options_that_do_not_fit_the_batch_are_refused_in_words(documents):
     with pytest.raises(ValueError, match="--min-len 9 is more than the longest summary allowed here, 4"):
-        generate(SummaryGenerator, [sharpened()], make_sample([[5, 6, 7]]), {"min_len": 9, "max_len_a": 1.0,
-                                                                             "max_len_b": 0})  # fmt: skip
+        generate(
+            SummaryGenerator, [sharpened()], make_sample([[5, 6, 7]]), {"min_len": 9, "max_len_a": 1.0, "max_len_b": 0}
+        )
     with pytest.raises(
         ValueError, match="--match-source-len: a document has 120 tokens, and the models have positions"
     ):

@@ -63,9 +63,17 @@ def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind,
         calls.clear()
         tokens = make_batch([document])
         generator = SummaryGenerator(
-            [model], DICTIONARY, BEAM, max_len_b=LONGEST, len_penalty=alpha, length_penalty_type=length_kind,
-            coverage_penalty=WEIGHT, coverage_penalty_type=coverage_kind, nbest=nbest, early_stopping=rule,
-        )  # fmt: skip
+            [model],
+            DICTIONARY,
+            BEAM,
+            max_len_b=LONGEST,
+            len_penalty=alpha,
+            length_penalty_type=length_kind,
+            coverage_penalty=WEIGHT,
+            coverage_penalty_type=coverage_kind,
+            nbest=nbest,
+            early_stopping=rule,
+        )
         got = generator.generate(None, {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}})
         for mine, (words, _, score) in zip(got[0][:nbest], want[:nbest]):
             if rule == "heuristic":

@@ -50,9 +50,12 @@ def slow_prediction(models, document):
                 first = second = [*vocabulary.tolist(), *[0.0] * len(own)]
             else:
                 arguments = (
-                    vocabulary, pointer.log_copy[0, -1].double().exp(), pointer.gate[0, -1].double().sigmoid().item(),
-                    extended, size,
-                )  # fmt: skip
+                    vocabulary,
+                    pointer.log_copy[0, -1].double().exp(),
+                    pointer.gate[0, -1].double().sigmoid().item(),
+                    extended,
+                    size,
+                )
                 first, second = reference.switch_decision(*arguments), reference.pointer_mixture(*arguments)
             decided = [a + b / len(models) for a, b in zip(decided, first)]
             mixture = [a + b / len(models) for a, b in zip(mixture, second)]
@@ -65,26 +68,49 @@ def slow_prediction(models, document):
     return predict
 
 
-@pytest.mark.parametrize("options", [
-    {},
-    {"length_kind": "wu", "alpha": 0.9, "weight": 0.3},
-    {"alpha": 2.0, "block": 1, "shortest": 3},
-    {"alpha": 0.0, "weight": 0.5, "coverage_kind": "wu", "stepwise": True},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"length_kind": "wu", "alpha": 0.9, "weight": 0.3},
+        {"alpha": 2.0, "block": 1, "shortest": 3},
+        {"alpha": 0.0, "weight": 0.5, "coverage_kind": "wu", "stepwise": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "pointers,bias", [(("switch",), 0.0), (("switch",), -2.0), (("switch", "switch"), 0.0), (("none", "switch"), -1.0)]
 )
 def test_the_search_equals_a_slow_one(pointers, bias, options):
     """Where the end is forced, or every word of the document is blocked, the decision cannot be kept."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
-    settings = {"beam": 3, "longest": 5, "shortest": 1, "alpha": 1.0, "length_kind": "avg", "weight": 0.0,
-                "coverage_kind": "summary", "stepwise": False, "block": 0, **options}  # fmt: skip
+    settings = {
+        "beam": 3,
+        "longest": 5,
+        "shortest": 1,
+        "alpha": 1.0,
+        "length_kind": "avg",
+        "weight": 0.0,
+        "coverage_kind": "summary",
+        "stepwise": False,
+        "block": 0,
+        **options,
+    }
     generator = SummaryGenerator(
-        models, TASK.target_dictionary, 3, max_len_b=5, min_len=settings["shortest"], len_penalty=settings["alpha"],
-        length_penalty_type=settings["length_kind"], coverage_penalty=settings["weight"], nbest=3,
-        coverage_penalty_type=settings["coverage_kind"], stepwise_coverage_penalty=settings["stepwise"],
-        no_repeat_ngram_size=settings["block"], early_stopping="admissible",
-    )  # fmt: skip
+        models,
+        TASK.target_dictionary,
+        3,
+        max_len_b=5,
+        min_len=settings["shortest"],
+        len_penalty=settings["alpha"],
+        length_penalty_type=settings["length_kind"],
+        coverage_penalty=settings["weight"],
+        nbest=3,
+        coverage_penalty_type=settings["coverage_kind"],
+        stepwise_coverage_penalty=settings["stepwise"],
+        no_repeat_ngram_size=settings["block"],
+        early_stopping="admissible",
+    )
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
         want = reference.beam_search(slow_prediction(models, document), eos=EOS, pad=PAD, **settings)
         assert len(row) == min(3, len(want))

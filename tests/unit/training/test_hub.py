@@ -38,16 +38,34 @@ def hub():
 
 
 PER_CALL = {
-    "coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True,
-    "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
-    "early_stopping": "admissible", "infer_dtype": "int8", "allow_unk": True, "max_len": 9, "nbest": 2,
-    "tokens_to_suppress": ["w5"], "keep_attention": True, "print_alignment": "hard", "replace_unk": True,
-    "copied_positions": True, "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5], "recombine": 2,
-}  # fmt: skip
+    "coverage_penalty": 0.5,
+    "coverage_penalty_type": "wu",
+    "stepwise_coverage_penalty": True,
+    "length_penalty_type": "wu",
+    "length_penalty_beta": 3.0,
+    "ngram_ignore_tokens": "w1 w2",
+    "exact_length": 4,
+    "early_stopping": "admissible",
+    "infer_dtype": "int8",
+    "allow_unk": True,
+    "max_len": 9,
+    "nbest": 2,
+    "tokens_to_suppress": ["w5"],
+    "keep_attention": True,
+    "print_alignment": "hard",
+    "replace_unk": True,
+    "copied_positions": True,
+    "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5],
+    "recombine": 2,
+}
 FAIRSEQS = {
-    "max_len_a": 0.5, "max_len_b": 9, "min_len": 2, "temperature": 1.5, "no_repeat_ngram_size": 2,
+    "max_len_a": 0.5,
+    "max_len_b": 9,
+    "min_len": 2,
+    "temperature": 1.5,
+    "no_repeat_ngram_size": 2,
     "match_source_len": True,
-}  # fmt: skip
+}
 
 
 def test_every_option_is_taken_from_the_call(hub):
@@ -56,8 +74,11 @@ def test_every_option_is_taken_from_the_call(hub):
     assert {*PER_CALL, *FAIRSEQS, *renamed, *of_batches_or_sentences} == set(SearchSettings.option_names())
     for name, value in {**PER_CALL, **FAIRSEQS}.items():
         needed = {"coverage_penalty": 1.0} if name == "stepwise_coverage_penalty" else {}
-        assert all(hub.translate(TEXTS, beam=2, max_len_b=6, **{**needed, name: value}) if name != "max_len_b" else
-                   hub.translate(TEXTS, beam=2, max_len_b=value))  # fmt: skip
+        assert all(
+            hub.translate(TEXTS, beam=2, max_len_b=6, **{**needed, name: value})
+            if name != "max_len_b"
+            else hub.translate(TEXTS, beam=2, max_len_b=value)
+        )
         found = {**vars(hub.settings), **vars(hub.settings.scoring)}[name]
         value = tuple(value.split()) if name == "ngram_ignore_tokens" else value
         assert found == (tuple(value) if isinstance(value, list) else value), name
@@ -147,8 +168,11 @@ def test_what_would_have_no_effect_is_refused(hub):
 
 def test_an_empty_list_of_texts(hub):
     assert hub.translate([]) == []
-    assert hub.task.inference_step(
-        hub.task.build_generator(list(hub.models), hub.cfg.generation),
-        list(hub.models),
-        {"id": torch.empty(0, dtype=torch.long), "net_input": {"src_tokens": torch.empty(0, 3, dtype=torch.long)}},
-    ) == []  # fmt: skip
+    assert (
+        hub.task.inference_step(
+            hub.task.build_generator(list(hub.models), hub.cfg.generation),
+            list(hub.models),
+            {"id": torch.empty(0, dtype=torch.long), "net_input": {"src_tokens": torch.empty(0, 3, dtype=torch.long)}},
+        )
+        == []
+    )

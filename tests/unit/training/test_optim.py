@@ -17,18 +17,30 @@ from fairseq_etads.layers.embedding import mark_lookup_table, wants_sparse_gradi
 from fairseq_etads.training.lazy_optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
 
 OPTIONS = Namespace(
-    lr=[0.1], weight_decay=0.0, adam_betas="(0.9, 0.99)", adam_eps=1e-8, use_old_adam=True, fp16_adam_stats=False,
-    adadelta_rho=0.9, adadelta_eps=1e-6, anneal_eps=False, initial_accumulator=0.0, tpu=False,
-)  # fmt: skip
+    lr=[0.1],
+    weight_decay=0.0,
+    adam_betas="(0.9, 0.99)",
+    adam_eps=1e-8,
+    use_old_adam=True,
+    fp16_adam_stats=False,
+    adadelta_rho=0.9,
+    adadelta_eps=1e-6,
+    anneal_eps=False,
+    initial_accumulator=0.0,
+    tpu=False,
+)
 PAIRS = [(LazyAdam, FairseqAdam), (LazyAdadelta, Adadelta), (LazyAdagrad, Adagrad)]
 ROWS = 7
 
 
-@pytest.mark.parametrize("optimizer,options", [
-    ("lazy_adam", ["--adam-eps", "1e-6"]),
-    ("lazy_adadelta", ["--adadelta-rho", "0.5", "--wd", "0.1"]),
-    ("lazy_adagrad", ["--initial-accumulator", "0.1", "--weight-decay", "0.1"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "optimizer,options",
+    [
+        ("lazy_adam", ["--adam-eps", "1e-6"]),
+        ("lazy_adadelta", ["--adadelta-rho", "0.5", "--wd", "0.1"]),
+        ("lazy_adagrad", ["--initial-accumulator", "0.1", "--weight-decay", "0.1"]),
+    ],
+)
 def test_the_command_line_has_their_options(optimizer, options):
     command = ["DATA", "--arch", "transformer", "--optimizer", optimizer, *options]
     args = vars(parse_args_and_arch(get_training_parser(), command))

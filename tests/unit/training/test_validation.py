@@ -201,9 +201,17 @@ def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
     targets = {name: [(written if n in own[name] else wrong)[n] for n in range(5)] for name in own}
     sets = {name: make_data(task, references=5, target=target)[0] for name, target in targets.items()}
     for name, batch in (
-        ("all", [0, 1]), ("all", [2, 3, 4]), ("none", [0, 1]), ("none", [2, 3, 4]), ("all", [1, 0]),
-        ("odd", [1, 3]), ("odd", [0, 2]), ("odd", [0, 3, 4]), ("none", [3, 1]), ("odd", [3, 2, 1]),
-    ):  # fmt: skip
+        ("all", [0, 1]),
+        ("all", [2, 3, 4]),
+        ("none", [0, 1]),
+        ("none", [2, 3, 4]),
+        ("all", [1, 0]),
+        ("odd", [1, 3]),
+        ("odd", [0, 2]),
+        ("odd", [0, 3, 4]),
+        ("none", [3, 1]),
+        ("odd", [3, 2, 1]),
+    ):
         sample = sets[name].collater([sets[name][number] for number in batch])
         for document, reference in zip(sample["id"].tolist(), sample["references"]):
             assert torch.equal(reference, targets[name][document]), (name, batch)

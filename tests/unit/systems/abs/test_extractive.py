@@ -165,8 +165,11 @@ def test_recombination_is_that_of_a_loop(words):
         for document, row in zip(([4, 5], [6, 7, 8]), found):
             living = [(0.0, [EOS])]
             for _ in range(length):
-                scored = [(score + log_p, [*before, word]) for score, before in living
-                          for word, log_p in next_words(model, document, before)]  # fmt: skip
+                scored = [
+                    (score + log_p, [*before, word])
+                    for score, before in living
+                    for word, log_p in next_words(model, document, before)
+                ]
                 living, taken = [], set()
                 for score, tokens in sorted(scored, key=lambda pair: -pair[0]):
                     last = tuple(tokens[1:][-words:])

@@ -30,10 +30,17 @@ def papers_weights(model):
     decoder, output = model.decoder, model.decoder.output_projection
     h = SIZES["decoder_hidden_size"]
     return {
-        "F": model.encoder.embed_tokens.weight, "E": decoder.embed_tokens.weight, "G": decoder.embed_context.weight,
-        "U": decoder.hidden.weight, "b_U": decoder.hidden.bias, "P": decoder.query.weight, "b_P": decoder.query.bias,
-        "V": output.weight[:, :h], "W": output.weight[:, h:], "b": output.bias,
-    }  # fmt: skip
+        "F": model.encoder.embed_tokens.weight,
+        "E": decoder.embed_tokens.weight,
+        "G": decoder.embed_context.weight,
+        "U": decoder.hidden.weight,
+        "b_U": decoder.hidden.bias,
+        "P": decoder.query.weight,
+        "b_P": decoder.query.bias,
+        "V": output.weight[:, :h],
+        "W": output.weight[:, h:],
+        "b": output.bias,
+    }
 
 
 def test_it_is_the_papers_equations():

@@ -248,7 +248,7 @@ def test_convolutions_are_what_fairseq_understands(text):
         *("[(8, 3)] * 9" + "0" * 5000, "[" * 3000, "[(8, 3)] * 10 ** 9", "[x for x in [(8, 3)]]"),
         *("[(8, 3)] * 1001", "[(8, 3)] * 600 * 600"),
     ],
-)  # fmt: skip
+)
 def test_what_stands_for_no_convolutions_is_refused(text):
     with pytest.raises(ValueError, match=r'--encoder-layers ".*": choose convolutions as a list of \(width, kernel\)'):
         parse_convolutions(text, "--encoder-layers")

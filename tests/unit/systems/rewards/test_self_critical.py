@@ -269,11 +269,16 @@ def test_figures_are_means_over_summaries():
     assert {"greedy_rougeL", "unfinished", "policy_loss", "nll_loss"} <= values.keys()
 
 
-@pytest.mark.parametrize("options,words", [
-    ({"rl_weight": 1.5}, "--rl-weight 1.5"), ({"rl_max_len": 0}, "--rl-max-len 0"),
-    ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"), ({"rl_samples": 0}, "--rl-samples 0: choose 1"),
-    ({"rl_baseline": "others"}, "--rl-baseline others: needs --rl-samples 2 or more, not 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"rl_weight": 1.5}, "--rl-weight 1.5"),
+        ({"rl_max_len": 0}, "--rl-max-len 0"),
+        ({"rewards": "rouge9"}, "--rewards rouge9: choose of rouge1"),
+        ({"rl_samples": 0}, "--rl-samples 0: choose 1"),
+        ({"rl_baseline": "others"}, "--rl-baseline others: needs --rl-samples 2 or more, not 1"),
+    ],
+)
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         SummarizationRL(make_task(), **{**DEFAULTS, **RL, **options})

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Print the unit tests of a change, the nearest first, as many as run in a minute on two cores.
+
+  scripts/quick_tests.py [--base COMMIT] [--seconds N] [FILE ...]
+
+The change is what differs from a commit (default: HEAD, so what is not committed), new files included; or the files
+that are given. First come changed tests and tests that import a changed module; then tests that name a changed file of
+another kind; the other tests of its package; tests of the packages that import it. If nothing has changed, the tests
+are a core: equations, pointers, search, losses, models, preparation, scores.
+
+tests/seconds.json says how long each test file takes. `pytest --junitxml FILE` measures it, and
+--record FILE writes it there. The whole suite starts its longest files first by that table.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, Set
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS = ROOT / "tests" / "seconds.json"
+UNKNOWN = 3.0
+"""Seconds of a file that has not been measured."""
+FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
+"""Folder of a package -> its name."""
+CORE = """
+attention/test_attention attention/test_recurrent_attention layers/test_pointer layers/test_aggregation
+vocabulary/test_batch_vocab vocabulary/test_candidates search/test_penalties search/test_blocking search/test_generation
+training/test_criterions training/test_task models/test_transformer models/test_recurrent models/test_pointer_generator
+data/test_labels evaluation/test_rouge evaluation/test_rewards text/test_words text/test_text preprocess/test_prepare
+project/test_imports project/test_reference_table
+"""
+NEAREST, USERS, PACKAGE, PACKAGES = range(4)
+"""It or what it imports has changed; it names a changed file; it tests that package; it tests one that imports it."""
+
+
+def seconds() -> Dict[str, float]:
+    """File of tests, as a path below the repository -> how long it takes alone."""
+    return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
+
+
+def unit_tests() -> List[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
+
+
+def module_name(path: str) -> str:
+    """The name by which a file is imported; empty if it is not."""
+    parts = Path(path).with_suffix("").parts
+    if not path.endswith(".py"):
+        return ""
+    if parts[0] in FOLDERS:
+        parts = (FOLDERS[parts[0]], *parts[1:])
+    elif parts[0] == "tests" and (len(parts) == 2 or parts[1] == "reference"):
+        parts = parts[1:]
+    else:
+        return ""
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: str) -> Iterator[str]:
+    """Names of what a file imports, of modules and of their members."""
+    package = module_name(path).split(".")
+    if not path.endswith("__init__.py"):
+        package = package[:-1]
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def folder_of(path: str) -> str:
+    """The folder of tests/unit that mirrors a file's package; empty for a file outside of the packages."""
+    parts = Path(path).parts
+    if parts[0] == "preprocess":
+        return "preprocess"
+    if parts[0] != "fairseq_etads":
+        return "project" if parts[0] in ("docs", "scripts", "benchmarks", "examples", "configs") else ""
+    below = parts[1:-1]
+    if not below:
+        return {"attention.py": "attention", "generation.py": "search"}.get(parts[-1], "project")
+    return "/".join(below[:2]) if below[0] == "systems" else below[0]
+
+
+def packages_above(changed: Set[str]) -> Set[str]:
+    """Folders of the packages with a module, other than the plugin, that imports a changed one."""
+    names = {module_name(path) for path in changed} - {""}
+    found = set()
+    for folder in FOLDERS:
+        for file in (ROOT / folder).rglob("*.py"):
+            path = str(file.relative_to(ROOT))
+            if path not in ("fairseq_etads/__init__.py", "fairseq_etads/plugin.py") and names & set(imports(path)):
+                found.add(folder_of(path))
+    return found - {""}
+
+
+def distances(changed: Iterable[str]) -> Dict[str, int]:
+    """Unit test -> how near it is to the change, for all that have to do with it."""
+    changed = set(changed)
+    names = {module_name(path) for path in changed} - {""}
+    names |= {name.split(".")[0] for name in names if name.startswith("reference.")}  # tests call reference.NAME
+    folders, above = {folder_of(path) for path in changed} - {""}, packages_above(changed)
+    others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]
+    found = {}
+    for test in unit_tests():
+        folder = str(Path(test).relative_to("tests/unit").parent)
+        text = (ROOT / test).read_text(encoding="utf-8")
+        if test in changed or names & set(imports(test)):
+            found[test] = NEAREST
+        elif any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in others):
+            found[test] = USERS
+        elif folder in folders:
+            found[test] = PACKAGE
+        elif folder in above:
+            found[test] = PACKAGES
+    return found
+
+
+def changed_files(base: str) -> List[str]:
+    """Paths of files that differ from a commit, or are new, and are still there."""
+    lines = []
+    for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
+        result = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise SystemExit(f"quick_tests.py: {result.stderr.strip()}")
+        lines += result.stdout.splitlines()
+    return sorted(path for path in set(lines) if (ROOT / path).is_file())
+
+
+def choose(changed: List[str], most: float) -> List[str]:
+    """The nearest tests, quick ones first, that take at most so many seconds together, and always one."""
+    known = seconds()
+    near = distances(changed) if changed else {f"tests/unit/{name}.py": 0 for name in CORE.split()}
+    chosen: List[str] = []
+    for test in sorted(near, key=lambda test: (near[test], known.get(test, UNKNOWN), test)):
+        if known.get(test, UNKNOWN) <= most or not chosen:
+            most -= known.get(test, UNKNOWN)
+            chosen.append(test)
+    return chosen
+
+
+def record(report: Path) -> None:
+    """Write how long each file took, from a report of pytest; what the report lacks stays as it is."""
+    taken: Dict[str, float] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        parts = case.get("classname", "").split(".")
+        while parts and not (ROOT / "/".join(parts)).with_suffix(".py").is_file():
+            parts.pop()  # the name of a class
+        if parts:
+            path = "/".join(parts) + ".py"
+            taken[path] = taken.get(path, 0) + float(case.get("time", 0))
+    kept = {path: value for path, value in seconds().items() if (ROOT / path).is_file()}
+    kept.update((path, round(value, 1)) for path, value in taken.items())
+    SECONDS.write_text(json.dumps(dict(sorted(kept.items())), indent=0) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    usage, about = __doc__.splitlines()[2].strip(), [__doc__.splitlines()[0], *__doc__.splitlines()[3:]]
+    parser = argparse.ArgumentParser(
+        usage=usage, description="\n".join(about), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: git knows)")
+    parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="the commit to compare with (default: HEAD)")
+    parser.add_argument("--seconds", type=float, default=90, help="of the tests, on one core (default: 90)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="take times from a report of pytest, and end")
+    args = parser.parse_args()
+    if args.record:
+        if not args.record.is_file():
+            parser.error(f"--record {args.record}: no such file; pytest --junitxml {args.record} writes it")
+        record(args.record)
+        return
+    changed = args.files or changed_files(args.base)
+    tests = choose(changed, args.seconds)
+    left_out = sorted(distances(changed).keys() - set(tests)) if changed else []
+    about = f"for {len(changed)} changed files" if changed else "a core, since nothing has changed"
+    more = f"; left out for their time: {len(left_out)}" if left_out else ""
+    print(f"== test files: {len(tests)}, {about}{more}", file=sys.stderr)
+    print("\n".join(tests))
+
+
+if __name__ == "__main__":
+    main()
