@@ -74,6 +74,7 @@ def _add_train(commands: Any) -> None:
     add("--words", choices=WORD_KINDS, default="ptb", help="how raw text is cut into words: as etads-prepare --words "
         "has cut the data whose summaries will be judged (default: %(default)s)")  # fmt: skip
     add("--keep-case", action="store_true", help="do not lower-case words")
+    add("--hide-digits", action="store_true", help="write # for each digit, as Gigaword's headlines have it")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
 
 

@@ -3,6 +3,7 @@
 import logging
 import math
 from array import array
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -16,18 +17,23 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from torch import Tensor
 
-from ...data.nli_pairs import LABELS, read_pairs
+from ...data.nli_pairs import LABELS, punctuation_warning, read_pairs
 from ...kernels.precision import at_least_float32
 from ...layers.capabilities import unwrapped
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.nll import NonFiniteLossError
 from ...vocabulary.dictionary import known_words
+from .model import DigitHidingTokenizer
 
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
 """fairseq's optimisers for --fp16, --bf16 and --amp. The first one's step would move weights that have no gradient."""
+
+
+SAMPLED_TEXTS = 10_000
+"""Texts that are searched for words which end in punctuation."""
 
 
 class Rhythm(NamedTuple):
@@ -154,19 +160,27 @@ class AuxiliaryTraining:
     def _read_pairs(self, folder: Path) -> PairBatches:
         """The training pairs of a folder, as the model reads documents."""
         config = TextConfig(text_words=self.cfg.auxiliary_words, text_keep_case=self.cfg.auxiliary_keep_case)
-        tokenizer, known, total, unknown = TextTokenizer(config), known_words(self.src_dict), 0, 0
-        pairs = []
+        tokenizer = (DigitHidingTokenizer if self.cfg.auxiliary_hide_digits else TextTokenizer)(config)
+        known, total, unknown = known_words(self.src_dict), 0, 0
+        pairs: List[Tuple[List[int], List[int], int]] = []
+        sample: List[List[str]] = []
         for path in training_files(folder):
             for pair in read_pairs(path):
                 texts = []
                 for text in (pair.premise, pair.hypothesis):
-                    ids = [self.src_dict.index(word) for word in tokenizer.encode(text).split()[: self.truncate_source]]
+                    words = tokenizer.encode(text).split()[: self.truncate_source]
+                    if len(sample) < SAMPLED_TEXTS:
+                        sample.append(words)
+                    ids = [self.src_dict.index(word) for word in words]
                     total += len(ids)
                     unknown += sum(number >= known or number == self.src_dict.unk() for number in ids)
                     texts.append([*ids, self.src_dict.eos()])
                 pairs.append((texts[0], texts[1], LABELS.index(pair.label)))
         if not pairs:
             raise InputError(f"--auxiliary-data {folder}: there is no pair in its files")
+        warning = punctuation_warning(chain.from_iterable(sample), "--auxiliary-words")
+        if warning:
+            logger.warning(f"--auxiliary-data {folder}: {warning}")
         share = unknown / max(1, total)
         level = logging.WARNING if share > 0.3 else logging.INFO
         logger.log(
