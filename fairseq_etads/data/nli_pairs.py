@@ -22,7 +22,7 @@ _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Share of words that may end in punctuation: abbreviations do, and more words only where punctuation was not cut off."""
+"""Share of words that may end in punctuation, as abbreviations do."""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
