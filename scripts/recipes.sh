@@ -302,13 +302,14 @@ train_rewriter() {
         ${device[@]+"${device[@]}"} "${options[@]}" --seed "$seed" "$@" ${more[@]+"${more[@]}"}
 }
 
-# rewrite_row ROW SEED SENTENCES: OUT/ROW-SEED with summaries and scores by text DATA/text: the row labels has SENTENCES sentences of the
-# extractor, rewards and rerank those of the actor until it stops; only rerank has a beam.
+# rewrite_row ROW SEED SENTENCES [LENGTH]: OUT/ROW-SEED with summaries and scores by text DATA/text: the row labels has SENTENCES sentences of the
+# extractor, rewards and rerank those of the actor until it stops; only rerank has a beam, and
+# --rerank-length LENGTH.
 rewrite_row() {
     local run=$out/$1-$2 extractor=$out/actor-$2 decoding=(--beam 1)
     case $1 in
         labels) extractor=$out/extractor-$2 decoding=(--beam 1 --sentences "$3") ;;
-        rerank) decoding=(--beam 5 --diversity 1 --rerank) ;;
+        rerank) decoding=(--beam 5 --diversity 1 --rerank ${4:+--rerank-length "$4"}) ;;
     esac
     share_training "$run" "$extractor"
     [ "$run/summaries.txt" -nt "$run/finished.txt" ] ||

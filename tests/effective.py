@@ -34,7 +34,7 @@ DECIDING = {
     ),
 }
 """Options that the table of the papers' numbers must have where a recipe changes them."""
-REWRITING = ("beam", "diversity", "rerank", "sentences")
+REWRITING = ("beam", "diversity", "rerank", "rerank_length", "sentences")
 """Options of etads-rewrite that papers decide."""
 
 Values = Dict[str, Any]

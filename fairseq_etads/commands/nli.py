@@ -108,6 +108,7 @@ def _add_train(commands: Any) -> None:
         "has cut the data whose summaries will be judged (default: %(default)s)",
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
+    add("--hide-digits", action="store_true", help="write # for each digit, as Gigaword's headlines have it")
     add("--device", help="such as cpu or cuda:0 (default: the GPU if there is one)")
 
 

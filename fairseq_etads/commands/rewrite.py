@@ -5,6 +5,7 @@ import math
 import sys
 from pathlib import Path
 
+from ..evaluation.reranking import LENGTHS
 from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
@@ -60,6 +61,13 @@ examples:
         "the fewest bigrams (default: the best of each sentence)",
     )
     add(
+        "--rerank-length",
+        choices=LENGTHS,
+        default="tokens",
+        help="with --rerank: length that scores are divided by. tokens count the end symbol; words do not, as in Chen "
+        "and Bansal's code (default: %(default)s)",
+    )
+    add(
         "--max-len",
         metavar="N",
         type=int,
@@ -102,6 +110,8 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(f"OUTPUT {args.output}: it is a folder; name a file")
     if args.rerank and args.beam == 1:
         raise InputError("--rerank: has no effect with --beam 1, which leaves nothing to choose from")
+    if args.rerank_length != LENGTHS[0] and not args.rerank:
+        raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
     folder = binarised(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))

@@ -4,9 +4,10 @@ Without torch and fairseq.
 """
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
@@ -18,6 +19,36 @@ UNDECIDED = "-"
 SKIPPED = "pairs without a label"
 """Under what :func:`read_pairs` counts them."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
+
+
+MOST_PUNCTUATED = 0.03
+"""Share of words that may end in punctuation, as abbreviations do."""
+_PUNCTUATED = re.compile(r".*\w[.,;:!?]")
+
+
+def hide_digits(text: str) -> str:
+    """The text with ``#`` for each digit, as the headlines of Gigaword have it."""
+    return re.sub("[0-9]", "#", text)
+
+
+def punctuation_warning(words: Iterable[str], option: str) -> str:
+    """What to say of words if more than :data:`MOST_PUNCTUATED` of them end in punctuation, such as "airplane."; or "".
+
+    Args:
+        option: that says how text is cut into words.
+    """
+    total, found = 0, Counter[str]()
+    for word in words:
+        total += 1
+        if _PUNCTUATED.fullmatch(word):
+            found[word] += 1
+    share = sum(found.values()) / max(total, 1)
+    if share <= MOST_PUNCTUATED:
+        return ""
+    examples = ", ".join(f'"{word}"' for word, _ in found.most_common(2))
+    return (
+        f"{share:.1%} of the words end in punctuation ({examples}): if the text is not tokenised, choose {option} ptb"
+    )
 
 
 class NliPair(NamedTuple):

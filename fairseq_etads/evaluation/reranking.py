@@ -8,6 +8,11 @@ MOST_SENTENCES = 14
 """From here on sentences have one candidate, so that there are 16,384 combinations at most."""
 
 
+LENGTHS = ("tokens", "words")
+"""Lengths that the score of a combination is divided by: tokens include the end symbol, which the score includes in any
+case; words do not, as in Chen and Bansal's code."""
+
+
 class Candidate(NamedTuple):
     """A way to write a sentence.
 
@@ -18,10 +23,9 @@ class Candidate(NamedTuple):
     words: Tuple[int, ...]
     log_prob: float
 
-    @property
-    def length(self) -> int:
-        """Tokens with the end symbol, to which the score belongs, too."""
-        return len(self.words) + 1
+    def length(self, kind: str) -> int:
+        """Its length, as one of :data:`LENGTHS` counts it."""
+        return len(self.words) + (kind == "tokens")
 
 
 def kept(sentences: int) -> List[int]:
@@ -34,7 +38,7 @@ def kept(sentences: int) -> List[int]:
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
 
 
-def best_combination(beams: Sequence[Sequence[Candidate]]) -> List[int]:
+def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
     """Which candidate of each sentence to take (Chen and Bansal 2018, section 2.3).
 
     Of all combinations of the candidates that :func:`kept` leaves, that with the fewest repeated bigrams in the whole
@@ -43,6 +47,7 @@ def best_combination(beams: Sequence[Sequence[Candidate]]) -> List[int]:
 
     Args:
         beams: of each sentence its candidates, best first; at least one.
+        length_kind: one of :data:`LENGTHS`.
 
     Returns:
         a place in each beam.
@@ -58,7 +63,13 @@ def best_combination(beams: Sequence[Sequence[Candidate]]) -> List[int]:
                 occurring |= 1 << bits.setdefault(bigram, len(bits))
             described.append((occurring, max(len(candidate.words) - 1, 0), candidate))
         partial = [
-            (seen | occurring, bigrams + more, score + candidate.log_prob, length + candidate.length, (*places, place))
+            (
+                seen | occurring,
+                bigrams + more,
+                score + candidate.log_prob,
+                length + candidate.length(length_kind),
+                (*places, place),
+            )
             for seen, bigrams, score, length, places in partial
             for place, (occurring, more, candidate) in enumerate(described)
         ]

@@ -10,6 +10,7 @@ import random
 import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -19,7 +20,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.nli_pairs import LABELS, SKIPPED, read_pairs
+from ..data.nli_pairs import LABELS, SKIPPED, punctuation_warning, read_pairs
 from ..data.weights_file import read_weights
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
@@ -66,11 +67,12 @@ class Settings:
     seed: int = 1
     words: str = "ptb"
     keep_case: bool = False
+    hide_digits: bool = False
 
     @property
     def config(self) -> NliConfig:
         """What the model's folder says of it."""
-        return NliConfig(self.embed_dim, self.width, self.words, self.keep_case)
+        return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
         """As JSON has it."""
@@ -232,6 +234,9 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     counts: Counter = Counter()
     tokenizer = settings.config.tokenizer()
     pairs, valid = (Pairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
+    warning = punctuation_warning(chain.from_iterable(pairs.premises), "--words")
+    if warning:
+        print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
@@ -261,7 +266,7 @@ def _check_same(out: Path, settings: Settings) -> None:
     """Raise InputError if the folder holds a training with other options."""
     if not (out / CONFIG).is_file():
         return
-    before = read_config(out)["training"].get("options", {})
+    before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
     for name, value in settings.plain().items():
         if before.get(name) != value:
             raise InputError(

@@ -93,7 +93,7 @@ def summarise(
     summaries = []
     for sentences in taken:
         beams = [[_candidate(abstractor, hypothesis) for hypothesis in next(found)] for _ in sentences]
-        places = best_combination(beams) if args.rerank else [0] * len(beams)
+        places = best_combination(beams, args.rerank_length) if args.rerank else [0] * len(beams)
         summaries.append([beam[place].words for beam, place in zip(beams, places)])
     return summaries
 

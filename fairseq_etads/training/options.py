@@ -126,6 +126,13 @@ class SummarizationConfig(FairseqDataclass):
     auxiliary_keep_case: bool = field(
         default=False, metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case its texts"}
     )
+    auxiliary_hide_digits: bool = field(
+        default=False,
+        metadata={
+            "needs": ("--auxiliary-task",),
+            "help": "write # for each digit of its texts, as Gigaword's headlines have it",
+        },
+    )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(

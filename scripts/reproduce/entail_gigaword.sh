@@ -3,7 +3,7 @@
 #
 #   scripts/prepare_gigaword.sh --data DIR --out data/gigaword -- --separate-dictionaries --source-size 119505 --target-size 68885
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
-#   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --words spaces
+#   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --hide-digits
 #   scripts/reproduce/entail_gigaword.sh --data data/gigaword --nli nli --entail-model nli/model [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
 #   --data DIR       what scripts/prepare_gigaword.sh made
@@ -26,8 +26,9 @@
 # every 2,000 updates by ROUGE-2, the end after 30 without a better one; 5 samples at temperature 0.85; beam 10, at most 20 words, no
 # normalisation by length.
 # Deviations: the rate is halved after 12 validations without a better ROUGE-2, as in the code, but training does not return to the
-# best model with a new optimiser; the end of an epoch counts as one more validation; ROUGE-2 of the first 200 validation pairs; 100 words of an article and 30 of a title; the published code has no gate; pairs are
-# lower-cased and cut at spaces, as the titles are.
+# best model with a new optimiser; the end of an epoch counts as one more validation; ROUGE-2 of the first 200 validation pairs; 100
+# words of an article and 30 of a title; the published code has no gate. Pairs of --nli are cut into words as the corpus is, with #
+# for each digit; synthetic ones, which are made of its words, at spaces.
 # Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
@@ -53,11 +54,13 @@ train_on_gigaword() {
 
 mkdir -p "$out"
 [ -n "$nli" ] && [ -n "$entail_model" ] || train_nli "$data/text" "$out/nli" --words spaces
+words=(--auxiliary-words ptb --auxiliary-hide-digits)
+[ -n "$nli" ] || words=(--auxiliary-words spaces)
 nli=${nli:-$out/nli/pairs} entail_model=${entail_model:-$out/nli/model}
 decoding=(--beam 10 --max-len 20 ${device[@]+"${device[@]}"} -- --unnormalized)
 for seed in $seeds; do
     train_on_gigaword "$out/mtl-$seed" "$seed" --auxiliary-task entailment --auxiliary-data "$nli" --auxiliary-every "$every" \
-        --auxiliary-words spaces
+        "${words[@]}"
     for row in $rows; do
         run=$out/$row-$seed
         if [ "$row" = entail ]; then

@@ -55,10 +55,10 @@ say_vocabulary "$prepared" 29996 29996
 prepare_rewriting "$read"
 for seed in $seeds; do
     train abstractor "$seed" 3000 5 ${vectors[@]+"${vectors[@]}"}
-    train extractor "$seed" 3000 5 --truncate-source "$read" ${vectors[@]+"${vectors[@]}"}
+    train extractor "$seed" 3000 5 --learnt-start --truncate-source "$read" ${vectors[@]+"${vectors[@]}"}
     for row in $rows; do
-        [ "$row" = labels ] || train actor "$seed" 1000 3 --truncate-source "$read"
-        rewrite_row "$row" "$seed" 5
+        [ "$row" = labels ] || train actor "$seed" 1000 3 --learnt-start --truncate-source "$read"
+        rewrite_row "$row" "$seed" 5 words
     done
 done
 score_table "$out" "$rows" "$seeds"

@@ -65,13 +65,16 @@ def pointer_scores(states, w, inputs):
     return scores
 
 
-def best_combination(beams):
-    """All combinations: fewest repeated bigrams, then the largest score per token. (words, score) of candidates."""
+def best_combination(beams, ends=1):
+    """All combinations: fewest repeated bigrams, then the largest score per token. (words, score) of candidates.
+
+    Chen and Bansal's code counts no end symbols (``ends=0``).
+    """
 
     def value(places):
         chosen = [beam[place] for beam, place in zip(beams, places)]
         bigrams = Counter(pair for words, _ in chosen for pair in zip(words, words[1:]))
         repeated = sum(count - 1 for count in bigrams.values())
-        return -repeated, sum(score for _, score in chosen) / sum(len(words) + 1 for words, _ in chosen)
+        return -repeated, sum(score for _, score in chosen) / max(1, sum(len(words) + ends for words, _ in chosen))
 
     return list(max(itertools.product(*(range(len(beam)) for beam in beams)), key=value))

@@ -2,6 +2,7 @@
 
 import logging
 from array import array
+from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -11,15 +12,19 @@ import torch.nn.functional as F
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
-from ...data.nli_pairs import LABELS, read_pairs
+from ...data.nli_pairs import LABELS, punctuation_warning, read_pairs
 from ...kernels.precision import at_least_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
 from ...vocabulary.dictionary import known_words
+from .model import DigitHidingTokenizer
 from .pair_classifier import PairClassifier
 
 logger = logging.getLogger(__name__)
+
+SAMPLED_TEXTS = 10_000
+"""Texts that are searched for words which end in punctuation."""
 
 
 class PairBatches:
@@ -120,19 +125,27 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
     """The training pairs of a folder, as the task's model reads documents; raises InputError."""
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
-    tokenizer, known, total, unknown = TextTokenizer(config), known_words(words), 0, 0
-    pairs = []
+    tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
+    known, total, unknown = known_words(words), 0, 0
+    pairs: List[Tuple[List[int], List[int], int]] = []
+    sample: List[List[str]] = []
     for path in training_files(folder):
         for pair in read_pairs(path):
             texts = []
             for text in (pair.premise, pair.hypothesis):
-                ids = [words.index(word) for word in tokenizer.encode(text).split()[: task.truncate_source]]
+                read = tokenizer.encode(text).split()[: task.truncate_source]
+                if len(sample) < SAMPLED_TEXTS:
+                    sample.append(read)
+                ids = [words.index(word) for word in read]
                 total += len(ids)
                 unknown += sum(number >= known or number == words.unk() for number in ids)
                 texts.append([*ids, words.eos()])
             pairs.append((texts[0], texts[1], LABELS.index(pair.label)))
     if not pairs:
         raise InputError(f"--auxiliary-data {folder}: there is no pair in its files")
+    warning = punctuation_warning(chain.from_iterable(sample), "--auxiliary-words")
+    if warning:
+        logger.warning(f"--auxiliary-data {folder}: {warning}")
     share = unknown / max(1, total)
     level = logging.WARNING if share > 0.3 else logging.INFO
     logger.log(

@@ -13,7 +13,7 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
-from ...data.nli_pairs import LABELS
+from ...data.nli_pairs import LABELS, hide_digits
 from ...data.weights_file import read_weights, write_weights
 from ...platform.errors import InputError
 from ...platform.outputs import write_text, writing_by_name
@@ -33,6 +33,13 @@ AT_ONCE = 256
 """Pairs that are scored at a time."""
 
 
+class DigitHidingTokenizer(TextTokenizer):
+    """Cuts text into words, and writes ``#`` for each digit; not before, because ``#`` is a word of its own in text."""
+
+    def encode(self, x: str) -> str:
+        return hide_digits(super().encode(x))
+
+
 @dataclass(frozen=True)
 class NliConfig:
     """What config.json says of a model.
@@ -40,16 +47,19 @@ class NliConfig:
     Attributes:
         embed_dim: width of word vectors. width: of the network.
         words: how raw text is cut into words, see ``WORD_KINDS``. keep_case: whether words are not lower-cased.
+        hide_digits: whether ``#`` stands for each digit.
     """
 
     embed_dim: int = 300
     width: int = 300
     words: str = "ptb"
     keep_case: bool = False
+    hide_digits: bool = False
 
     def tokenizer(self) -> TextTokenizer:
         """What cuts raw text into the words that the model was trained with."""
-        return TextTokenizer(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
+        kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
+        return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
 
     def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
         """A model with first weights."""
@@ -137,6 +147,7 @@ class EntailmentScorer:
         return found
 
     def _ids(self, words: Sequence[str]) -> Tensor:
+        words = [hide_digits(word) for word in words] if self.config.hide_digits else words
         return words_to_ids(words, self.dictionary, self.config.keep_case)
 
 
@@ -144,7 +155,10 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     """Write a folder's words and config.json; ``about`` says how it was trained, for people."""
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
-    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": asdict(config)}
+    model = asdict(config)
+    if not config.hide_digits:  # versions before this option read the folder as well
+        del model["hide_digits"]
+    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
     content |= {"dictionary": fingerprint(dictionary), "training": about}
     write_text(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
@@ -185,6 +199,8 @@ def _checked_config(folder: Path) -> Any:
     content = read_config(folder)
     given: Any = content.get("model")
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]
+    if isinstance(given, dict):
+        given = {"hide_digits": False, **given}
     right = isinstance(given, dict) and given.keys() == dict(kinds).keys()
     right = right and all(type(given[name]) is kind for name, kind in kinds)
     right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))

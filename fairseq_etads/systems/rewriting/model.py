@@ -32,6 +32,10 @@ class PointerExtractorConfig(FairseqDataclass):
     )
     encoder_hidden_size: int = field(default=256, metadata={"help": "width of each direction of the sentences' LSTM"})
     decoder_hidden_size: int = field(default=256, metadata={"help": "width of the pointer network"})
+    learnt_start: bool = field(
+        default=False,
+        metadata={"help": "learn the first states of the sentences' LSTM, as in Chen and Bansal's code, instead of 0"},
+    )
     max_sentences: int = field(default=60, metadata={"help": "sentences of a document that are read"})
     max_sentence_words: int = field(default=100, metadata={"help": "words of a sentence that are read"})
     learn_to_stop: bool = field(
@@ -74,7 +78,9 @@ class PointerExtractor(SelectingModel):
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
         self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.convolution = SentenceConvolution(cfg.encoder_embed_dim, cfg.sentence_filters)
-        self.sentences = BidirectionalLSTM(len(WIDTHS) * cfg.sentence_filters, cfg.encoder_hidden_size)
+        self.sentences = BidirectionalLSTM(
+            len(WIDTHS) * cfg.sentence_filters, cfg.encoder_hidden_size, learnt_start=cfg.learnt_start
+        )
         width = 2 * cfg.encoder_hidden_size
         self.pointer_network = PointerNetwork(width, cfg.decoder_hidden_size)
         self.stop: Optional[nn.Parameter] = None

@@ -23,6 +23,7 @@ def test_it_is_the_best_of_all_combinations():
     for _ in range(60):
         beams = beams_of(r, 3, 3)
         assert best_combination(beams) == of_all(beams)
+        assert best_combination(beams, "words") == of_all(beams, ends=0)
     assert best_combination([]) == []
 
 
@@ -30,6 +31,12 @@ def test_repetition_counts_before_probability_and_length_divides_it():
     a, b = Candidate((1, 2, 3), -1.0), Candidate((4, 5), -9.0)
     assert best_combination([[a], [a, b]]) == [0, 1], "the likelier one repeats"
     assert best_combination([[a], [Candidate((7,), -4.0), Candidate((7, 8, 9, 7), -5.0)]]) == [0, 1], "-5 / 9 > -5 / 6"
+
+
+def test_lengths_of_words_leave_out_end_symbols():
+    """As in Chen and Bansal's code: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
+    beam = [Candidate((5,), -1.1), Candidate((6, 7, 8), -3.0)]
+    assert best_combination([beam], "words") == [1] and best_combination([beam]) == [0]
 
 
 def test_of_many_sentences_fewer_candidates_are_looked_at():

@@ -86,6 +86,27 @@ def test_pairs_are_read_as_documents(folder):
     assert found[5, EOS] == ([5, 5, EOS], 2) and found[13, EOS] == ([13, EOS], 0)
 
 
+def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
+    """Cut at spaces, "fell." and "snow," were unknown words, and so is each number where the corpus has ``#``."""
+    (tmp_path / "train.tsv").write_text("Snow, 19 inches, fell.\tIt fell.\tentailment\n", encoding="utf-8")
+
+    def read(**options):
+        task = make_task(auxiliary_data=str(tmp_path), **{**AUXILIARY, **options})
+        for word in ("snow", "inches", "fell", "##", ",", "."):
+            task.src_dict.add_symbol(word, n=9)
+        caplog.clear()
+        with caplog.at_level("WARNING"):
+            build(tmp_path, task=task)
+        (premise,), _, _ = task._pairs.batch(0)
+        return [task.src_dict[number] for number in premise.tolist()], caplog.text
+
+    words, warning = read(auxiliary_words="spaces")
+    assert words == ["<unk>", "<unk>", "<unk>", "<unk>", "</s>"]
+    assert "66.7% of the words end in punctuation" in warning and "--auxiliary-words ptb" in warning
+    words, warning = read(auxiliary_words="ptb", auxiliary_hide_digits=True)
+    assert words == ["snow", ",", "##", "inches", ",", "fell", ".", "</s>"] and "punctuation" not in warning
+
+
 def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
     """Although the decoder's weights have moments: summarisation has trained them before."""
     task, model, optimizer = build(folder, cfg={"dropout": 0.0})

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import reference
@@ -94,6 +95,20 @@ def test_a_folder_gives_the_same_scores(scorer, tmp_path):
     assert torch.equal(torch.get_rng_state(), before), "loading drew random numbers"
     premises, hypotheses = random_pairs(20)
     assert torch.equal(again.score(premises, hypotheses), scorer.score(premises, hypotheses))
+
+
+def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
+    """A model that hides none writes what versions before the option read."""
+    write_config(tmp_path / "plain", CONFIG, scorer.dictionary, {})
+    assert "hide_digits" not in (tmp_path / "plain/config.json").read_text(encoding="utf-8")
+    scorer.dictionary.add_symbol("w#")
+    hiding = replace(CONFIG, hide_digits=True)
+    scorer = EntailmentScorer(hiding.make_model(scorer.dictionary), scorer.dictionary, hiding)
+    write_config(tmp_path / "hiding", hiding, scorer.dictionary, {})
+    write_model(tmp_path / "hiding", scorer.model.state_dict())
+    again = EntailmentScorer.load(tmp_path / "hiding")
+    assert again.config.hide_digits
+    assert torch.equal(again.score([["w5"]], [["w7"]]), again.score([["w#"]], [["w#"]]))
 
 
 @pytest.mark.parametrize(

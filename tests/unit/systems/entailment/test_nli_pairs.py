@@ -6,8 +6,10 @@ from collections import Counter
 
 import pytest
 
-from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, read_pairs, tabbed_line
+from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, punctuation_warning, read_pairs, tabbed_line
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.entailment.model import NliConfig
+from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
 
 
 def published(label, premise="A man sleeps.", **more):
@@ -54,3 +56,20 @@ def test_errors_name_file_and_line(name, line, words, tmp_path):
     with pytest.raises(InputError, match=f"{name}, line 2: ") as error:
         list(read_pairs(tmp_path / name))
     assert words in str(error.value)
+
+
+def test_raw_text_cut_at_spaces_is_warned_of():
+    """SNLI is raw: cut at spaces, "airplane." and "diner," were words of their own."""
+    raw = ["A person on a horse jumps over a broken down airplane.", "A person is at a diner, ordering an omelette."]
+    cut = [word for text in raw for word in text.lower().split()]
+    warning = punctuation_warning(cut, "--words")
+    assert '15.0% of the words end in punctuation ("airplane.", "diner,")' in warning and "--words ptb" in warning
+    tokens = [word for text in raw for word in TextTokenizer(TextConfig(text_words="ptb")).encode(text).split()]
+    assert punctuation_warning(tokens, "--words") == "" == punctuation_warning([], "--words")
+    assert punctuation_warning(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
+
+
+def test_digits_are_hidden_after_words_are_cut():
+    """Treebank rules make "#" a word, so digits that were hidden first would fall apart."""
+    tokenizer = NliConfig(words="ptb", hide_digits=True).tokenizer()
+    assert tokenizer.encode("He isn't 42 or 1,000.") == "he is n't ## or #,### ."

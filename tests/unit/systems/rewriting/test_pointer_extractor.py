@@ -86,6 +86,23 @@ def test_it_is_the_papers_equations(stops):
         torch.testing.assert_close(values[0], torch.stack([model.critic.value(mean)[0] for mean in means]))
 
 
+def test_the_first_states_can_be_learnt():
+    """As in Chen and Bansal's code; they begin within 0.01, get a gradient, and are 0 without the option."""
+    _, plain = build()
+    _, model = build(learnt_start=True)
+    assert 0 < model.sentences.start.abs().max() <= 0.01
+    model.load_state_dict({**plain.state_dict(), "sentences.start": 0 * model.sentences.start})
+    documents = make_batch([DOCUMENTS[0]])
+    sharpen(plain), sharpen(model)
+    logits, _ = model(documents, chosen=CHOSEN[:1])
+    assert torch.equal(logits, plain(documents, chosen=CHOSEN[:1])[0])
+    logits.log_softmax(dim=2)[0, 0, 2].backward()
+    assert model.sentences.start.grad.abs().min() > 0
+    with torch.no_grad():
+        model.sentences.start += 1
+    assert not torch.allclose(model(documents, chosen=CHOSEN[:1])[0], logits)
+
+
 @pytest.mark.parametrize("stops", [False, True])
 def test_padding_and_the_other_documents_change_nothing(stops):
     _, model = build(learn_to_stop=stops, max_sentences=3, max_sentence_words=4)

@@ -126,6 +126,7 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
 @pytest.mark.parametrize(
     "options, extractor, message",
     [
+        (["--rerank-length", "words"], "rl.pt", "--rerank-length words: has no effect without --rerank"),
         (["--beam", "1", "--rerank"], "rl.pt", "--rerank: has no effect with --beam 1"),
         (["--beam", "0"], "rl.pt", "--beam 0: choose 1 or more"),
         (["--diversity", "-1"], "rl.pt", "--diversity -1: choose 0 (off) or more"),
