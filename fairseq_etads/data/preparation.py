@@ -90,10 +90,9 @@ class Settings:
             self._check_gpt2()
         if len(set(self.factors)) != len(self.factors):
             raise InputError(f"--factors {' '.join(self.factors)}: name each once")
-        for name in ("tf", "idf"):
-            bins = getattr(self, f"{name}_bins")
+        for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
             if bins < 2:
-                raise InputError(f"--{name}-bins {bins}: choose 2 or more")
+                raise InputError(f"{option} {bins}: choose 2 or more")
         tagged = {"pos", "ner"}.intersection(self.factors)
         if self.spacy_model and not tagged:
             raise InputError(f"--spacy-model {self.spacy_model}: goes with --factors pos or ner")

@@ -140,4 +140,8 @@ class FocalNetwork(nn.Module):
 
 def focal_options(cfg: Any) -> Dict[str, str]:
     """The arguments of :class:`FocalNetwork` that a SummarizationTransformerConfig has options for."""
-    return {name: str(getattr(cfg, f"focus_{name}")) for name in ("center", "initial_scope", "strength")}
+    return {
+        "center": str(cfg.focus_center),
+        "initial_scope": str(cfg.focus_initial_scope),
+        "strength": str(cfg.focus_strength),
+    }

@@ -79,60 +79,82 @@ class BridgeAttention(Observed, MultiheadAttention):
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
-        k, v = memory["prev_key"], memory["prev_value"]
-        mask = memory.get("prev_key_padding_mask")
+        rows, documents = query.size(1), memory["prev_key"].size(0)
         projected = self.q_proj(query)
-        rows, documents = query.size(1), k.size(0)
-        q = split_heads(projected, self.num_heads, documents).to(k.dtype)
-        dropout_p = attention_dropout(self)
-        # the search multiplies by keys in the format in which the state keeps them, for speed
-        stepwise = isinstance(incremental_state, BeamState)
-        # fairseq's layers always ask for the mean over heads; the search uses the last layer's weights alone, which are
-        # asked for by head
-        need_weights = need_head_weights or (need_weights and not stepwise)
-
-        weights: Optional[Tensor] = None
-        if self.gate_q_proj is not None:
-            gate_k = memory["prev_gate_key"]
-            out, weights = self._gated(q, k, v, projected, gate_k, mask, stepwise, need_weights)
-        elif need_weights or stepwise:  # for a few queries the fused kernel is slower than its parts
-            weights = attention_weights(q, k, mask, own_format=stepwise)
-            out = torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v)
+        q = split_heads(projected, self.num_heads, documents).to(memory["prev_key"].dtype)
+        gate_q = self._gate_queries(projected, documents)
+        if gate_q is not None:
+            gate_q = gate_q.to(q.dtype)
+        if isinstance(incremental_state, BeamState):
+            out, weights = self._attend_in_search(q, gate_q, memory, need_head_weights)
         else:
-            attend = None if mask is None else ~mask[:, None, None, :]
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
+            out, weights = self._attend(q, gate_q, memory, need_weights or need_head_weights)
         out = self.out_proj(merge_heads(out, rows).to(query.dtype))
-        if not need_weights or weights is None:
+        if weights is None:
             return out, None
         weights = queries_to_beams(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
-    def _gated(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        projected: Tensor,
-        gate_k: Tensor,
-        key_padding_mask: Optional[Tensor],
-        own_format: bool,
-        need_weights: bool,
+    def _attend(
+        self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """:func:`saliency_attention` with the gate's queries made of the projected queries (T, B, d_m)."""
-        assert self.gate_q_proj is not None
-        gate_q = self._gate_vectors(self.gate_q_proj(projected), k.size(0))
-        level = None
-        if self.gate_slope is not None and self.gate_level is not None:
-            gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
+        """Attention in training, and step by step as fairseq does it.
+
+        Args:
+            q: queries (B, H, T, D). gate_q: the gate's, or None. memory: of :meth:`_project_memory`.
+
+        Returns:
+            (B, H, T, D), and the weights (B, H, T, S) if they are needed.
+        """
+        k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
+        if gate_q is not None:
+            return self._gated(q, gate_q, memory, need_weights, own_format=False)
+        dropout_p = attention_dropout(self)
+        if need_weights:
+            weights = attention_weights(q, k, mask)
+            return torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v), weights
+        attend = None if mask is None else ~mask[:, None, None, :]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p), None
+
+    def _attend_in_search(
+        self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Attention of a step of this project's search; arguments and results as those of :meth:`_attend`.
+
+        Products are in the format of the cached keys, for speed. fairseq's layers always ask for the mean of the
+        weights over heads, but the search uses the last layer's weights alone, which are asked for by head.
+        """
+        k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
+        if gate_q is not None:
+            return self._gated(q, gate_q, memory, need_weights, own_format=True)
+        weights = attention_weights(q, k, mask, own_format=True)  # for a few queries faster than the fused kernel
+        out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(v.dtype), v)
+        return out, weights if need_weights else None
+
+    def _gated(
+        self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """:func:`saliency_attention`, and the weights if they are needed."""
+        k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
+        mask, level = memory.get("prev_key_padding_mask"), None
+        if self.gate_level is not None:
             level = at_least_float32(self.gate_level)
-        gate_q = gate_q.to(k.dtype)
         if self.observer is not None:
-            self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, key_padding_mask, self.gate, level))
+            self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, mask, self.gate, level))
         dropout_p = attention_dropout(self)
         result = saliency_attention(
-            q, k, v, gate_q, gate_k, key_padding_mask, dropout_p, need_weights, own_format, self.gate, level
+            q, k, v, gate_q, gate_k, mask, dropout_p, need_weights, own_format, self.gate, level
         )
         return result if isinstance(result, tuple) else (result, None)
+
+    def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
+        """The gate's queries (B, H, beam * T, D) of the projected queries (T, B * beam, d_m); None without a gate."""
+        if self.gate_q_proj is None:
+            return None
+        gate_q = self._gate_vectors(self.gate_q_proj(projected), documents)
+        if self.gate_slope is not None:
+            gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
+        return gate_q
 
     def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
         """(T, B * beam, d_m) -> (B, H, beam * T, D); of length 1 where the gate is a cosine's."""

@@ -162,7 +162,7 @@ def _fit_rows(
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
-    dictionary = getattr(task, f"{side}_dictionary")
+    dictionary = task.source_dictionary if side == "source" else task.target_dictionary
     if known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
         return given
     if rows == len(dictionary):
