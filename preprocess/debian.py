@@ -65,8 +65,8 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
-            files = {name: stack.enter_context(writing_bytes(out / name)) for name in reversed(contents)}
-            for name, file in files.items():
+            opened = {name: stack.enter_context(writing_bytes(out / name)) for name in reversed(contents)}
+            for name, file in opened.items():
                 file.write(contents[name])
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from None
