@@ -15,6 +15,7 @@ from ..data.labels.texts import Text
 from ..data.prepared import PreparedPairs
 from ..evaluation.reranking import Candidate, best_combination
 from ..platform.errors import InputError
+from ..platform.outputs import locked
 from ..systems.rewriting.abstractor import Abstractor
 from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
@@ -35,7 +36,14 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     Raises:
         InputError: a checkpoint is of another kind of model or of other data, or documents have no sentences.
         FileNotFoundError: there is no such split.
+        InputError: another process is writing OUTPUT.
     """
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    with locked(args.output, "OUTPUT"):
+        return _write_rewritten(folder, args)
+
+
+def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     device = device_of(args.device)
     extractor, task = load_extractor(args, folder)
     extractor.to(device)

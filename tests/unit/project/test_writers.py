@@ -1,0 +1,75 @@
+"""Every file is written through platform/outputs.py; a writer of its own must say here why it needs one."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fairseq_etads
+
+ROOT = Path(__file__).parents[3]
+OWN_WRITERS = {
+    "fairseq_etads/platform/outputs.py": "is where files are written",
+    "fairseq_etads/platform/compat.py": "fairseq's checkpoints, which fairseq writes",
+    "fairseq_etads/jobs/tuning/store.py": "adds each trial to a locked file",
+    "fairseq_etads/text/resumable.py": "adds each document to a locked file that a later run continues",
+    "fairseq_etads/jobs/rewrite.py": "adds each document to a locked file that a later run continues",
+    "fairseq_etads/summarizer/folder/defaults.py": "replaces three files of a model folder in a safe order",
+    "fairseq_etads/summarizer/folder/export.py": "fills a folder that writing_folder() made",
+    "fairseq_etads/evaluation/perl.py": "files in a temporary folder, for ROUGE-1.5.5.pl",
+    "fairseq_etads/evaluation/reward_scores.py": "a file in a temporary folder, for another process",
+    "fairseq_etads/commands/human.py": "sheets in a folder that was empty",
+    "fairseq_etads/text/records.py": "standard input, copied into a temporary folder",
+    "preprocess/corpus_options.py": "standard input, copied into a temporary folder",
+    "preprocess/binarise.py": "the log of fairseq-preprocess, in a folder that is locked",
+}
+"""File -> why it opens files for writing itself."""
+WRITING_METHODS = {"write_text", "write_bytes"}
+
+
+def writes(tree):
+    """Line numbers of calls that open or write a file."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if name in WRITING_METHODS and isinstance(node.func, ast.Attribute):
+            yield node.lineno
+        elif name == "open":
+            words = [*node.args[:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+            modes = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+            if any(set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes):
+                yield node.lineno
+        elif name == "replace" and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "os":
+            yield node.lineno
+
+
+def modules():
+    for folder in (Path(fairseq_etads.__file__).resolve().parent, ROOT / "preprocess"):
+        yield from sorted(folder.rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("open(path, 'w')", 1),
+        ("open(path, mode='ab')", 1),
+        ("path.open('x')", 1),
+        ("path.write_text(''); write_text(path, '')", 1),
+        ("os.replace(a, b)", 1),
+        ("open(path); open(path, 'rb'); text.replace('a', 'b'); open(path, encoding='utf-8')", 0),
+    ],
+)
+def test_writers_are_found(code, count):
+    assert len([*writes(ast.parse(code))]) == count
+
+
+def test_files_are_written_by_one_module():
+    found = {}
+    for path in modules():
+        lines = [*writes(ast.parse(path.read_text(encoding="utf-8")))]
+        if lines:
+            found[path.resolve().relative_to(ROOT.resolve()).as_posix()] = lines
+    others = {name: lines for name, lines in found.items() if name not in OWN_WRITERS}
+    assert not others, f"write with platform/outputs.py, or say in OWN_WRITERS why not: {others}"
+    assert not OWN_WRITERS.keys() - found.keys(), "no longer writers of their own"
