@@ -11,8 +11,8 @@ from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
-from ..generation import SummaryGenerator
 from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..search.generator import SummaryGenerator
 from .nll_options import LABELLED, OURS, SELECTING, SummarizationNLLConfig, check_criterion
 from .options import SummarizationConfig
 

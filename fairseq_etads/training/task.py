@@ -21,11 +21,11 @@ from ..data.pairs import SummarizationDataset
 from ..data.selection import SelectedTask
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
-from ..generation import SummaryGenerator
 from ..kernels.linear import mark_matrices
 from ..models.foreign import ForeignModels
 from ..models.initial import extractor_to_begin_with, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
+from ..search.generator import SummaryGenerator
 from ..search.reference_scores import score_references
 from ..systems.entailment.auxiliary import AuxiliaryTraining
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words

@@ -14,9 +14,9 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
-from ...generation import SummaryGenerator, evaluating
 from ...layers.capabilities import decoder_capabilities, unwrapped
 from ...search.encoded import EncodedBatch
+from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK

@@ -58,7 +58,7 @@ def test_every_option_reaches_the_settings():
         "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5,
         "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True, "min_sentences": 2,
         "selection_threshold": 0.3, "selection_factor": 1.5, "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
-        "recombine": 4,
+        "recombine": 4, "max_len_per_document": True,
     }  # fmt: skip
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
@@ -96,7 +96,7 @@ def test_options_of_the_task_reach_the_settings():
     }
     assert settings.replace_unk
     default = make_task().build_generator([sharpened()], Options(nbest=1)).settings
-    plain = SearchSettings(beam_size=3, keep_attention=False)
+    plain = SearchSettings(beam_size=3, keep_attention=False, max_len_per_document=True)
     assert default == replace(plain, early_stopping="fairseq", max_len=default.max_len)
 
 
