@@ -41,7 +41,7 @@ TESTS = {
     "layers/pointer": ["test_pointer.py"],
     "training/nll": ["test_criterions.py", "test_criterion_choice.py"],
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
-    "search/blocking": ["test_blocking.py"],
+    "search/rules": ["test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
 """Module -> its tests in tests/unit/, which run in seconds."""

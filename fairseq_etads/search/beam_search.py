@@ -4,25 +4,54 @@ Results are fairseq's as long as no option of this project is used: order of ope
 """
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
 from ..vocabulary.shortlist import Shortlist
-from .blocking import NGramBlocker
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, output_vocabulary
-from .extensions import Extensions, best_extensions
+from .extensions import Extensions, best_extensions, recombined
 from .hypotheses import Finished, Living, Results, take_beams
 from .progress import OnStep, Reading, best_so_far
-from .recombination import recombined
+from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .source import Source
 from .strategies import extended_constraints, for_one_search, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """One search: a generator's options and models, and the batch of a call.
+
+    Attributes:
+        settings: resolved for these models (:meth:`SearchSettings.resolved`).
+        special: the ids that go with them.
+        strategy: fairseq's search object, which selects extensions; it is left as it is.
+        models: the ensemble, in evaluation mode.
+        terms: change the scores of words, in this order; their models are in evaluation mode.
+        dictionary: the target's.
+        shortlist: the words that there are for a document; None: all.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
+    """
+
+    settings: SearchSettings
+    special: SpecialTokens
+    strategy: Any
+    models: List[nn.Module]
+    terms: Sequence[SearchTerm]
+    dictionary: Any
+    shortlist: Optional[Shortlist]
+    sample: Dict[str, Any]
+    prefix_tokens: Optional[Tensor] = None
+    constraints: Optional[Tensor] = None
+    bos_token: Optional[int] = None
+    encoded: Optional[EncodedBatch] = None
+    on_step: Optional[OnStep] = None
 
 
 class BeamSearch:
@@ -31,17 +60,8 @@ class BeamSearch:
     Inside, words have search ids (see :mod:`fairseq_etads.vocabulary.output`); V is the width of the models'
     distributions.
 
-    Args:
-        settings: resolved for these models (:meth:`SearchSettings.resolved`).
-        special: the ids that go with them.
-        strategy: fairseq's search object, which selects extensions; it is left as it is.
-        models: the ensemble, in evaluation mode.
-        terms: change the scores of words, in this order; their models are in evaluation mode.
-        dictionary: the target's, for messages.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
-        shortlist: what words there are for a document; None: all.
-
     Attributes:
+        batch: the batch as terms see it.
         candidates: the words of the softmax with a shortlist; otherwise None.
 
     Raises:
@@ -49,59 +69,63 @@ class BeamSearch:
         NotImplementedError: constraints, which the strategy or a model does not support.
     """
 
-    def __init__(
-        self,
-        settings: SearchSettings,
-        special: SpecialTokens,
-        strategy: Any,
-        models: List[nn.Module],
-        terms: Sequence[SearchTerm],
-        dictionary: Any,
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor],
-        constraints: Optional[Tensor],
-        bos_token: Optional[int],
-        encoded: Optional[EncodedBatch] = None,
-        on_step: Optional[OnStep] = None,
-        shortlist: Optional[Shortlist] = None,
-    ):
-        self.on_step = on_step
-        self.settings, self.scoring, self.special = settings, settings.scoring, special
+    def __init__(self, request: SearchRequest):
+        settings, sample = request.settings, request.sample
         net_input = sample["net_input"]
-        self.source = Source.of(net_input, special.eos, special.pad)
+        self.settings, self.scoring, self.on_step = settings, settings.scoring, request.on_step
+        self.source = Source.of(net_input, request.special.eos, request.special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
-        self.min_len, self.max_len = self._length_limits()
-        self.start = special.eos if bos_token is None else bos_token
+        self.longest = self._length_limits()  # (B,), most tokens before the end symbol
+        limits = self.longest.tolist() or [0]
+        self.max_len, self.same_length = max(limits), len(set(limits)) == 1
+        if not (settings.exact_length or settings.match_source_len):
+            check_least_length(settings.min_len, min(limits))
+        start = request.special.eos if request.bos_token is None else request.bos_token
         self.candidates = batch_candidates(
-            shortlist, net_input, prefix_tokens, constraints, special, self.start, settings.beam_size
+            request.shortlist,
+            net_input,
+            request.prefix_tokens,
+            request.constraints,
+            request.special,
+            start,
+            settings.beam_size,
         )
         self.ensemble = Ensemble(
-            models, net_input, self.documents, settings.beam_size, settings.temperature, encoded,
-            selection_of(sample, settings), self.candidates,
-        )  # fmt: skip
-        self.vocabulary = output_vocabulary(models, net_input, self.candidates)
-        self.special, self.start = in_columns(special, self.start, self.candidates)
-        self.batch = TermBatch(net_input, self.vocabulary, dictionary)
-        begun = [term.begin(self.batch) for term in terms]
+            request.models,
+            net_input,
+            self.documents,
+            settings.beam_size,
+            settings.temperature,
+            request.encoded,
+            selection_of(sample, settings),
+            self.candidates,
+        )
+        self.vocabulary = output_vocabulary(request.models, net_input, self.candidates)
+        self.special, self.start = in_columns(request.special, start, self.candidates)
+        self.batch = TermBatch(net_input, self.vocabulary, request.dictionary)
+        begun = [term.begin(self.batch) for term in request.terms]
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
-        self.prefix = None if prefix_tokens is None else self._checked_prefix(prefix_tokens)
+        self.prefix = None if request.prefix_tokens is None else self._checked_prefix(request.prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         ids = sample.get("id")
         numbers = ids.tolist() if isinstance(ids, Tensor) else range(self.documents)
-        self.strategy = for_one_search(strategy, self.vocabulary, numbers)
+        self.strategy = for_one_search(request.strategy, self.vocabulary, numbers)
         self.constraints = extended_constraints(
-            constraints, strategy, self.vocabulary, dictionary, special, self.max_len,
+            request.constraints,
+            request.strategy,
+            self.vocabulary,
+            request.dictionary,
+            request.special,
+            limits,
             unknown_allowed=settings.unk_penalty < math.inf,
-        )  # fmt: skip
-        self.blocker: Optional[NGramBlocker] = None
-        if settings.no_repeat_ngram_size:
-            self.blocker = NGramBlocker(settings.no_repeat_ngram_size, self.special.may_repeat)
+        )
+        self.rules = rules_of(settings, self.special, min(limits))
 
-    def _length_limits(self) -> Tuple[int, int]:
-        """Fewest and most tokens before the end symbol."""
+    def _length_limits(self) -> Tensor:
+        """Most tokens of each summary before the end symbol, (B,)."""
         settings = self.settings
         if settings.exact_length:
-            return settings.exact_length, settings.exact_length
+            return torch.full((self.documents,), settings.exact_length, device=self.device)
         if settings.match_source_len:
             longest = int(self.source.lengths.max())
             if longest >= settings.max_len:
@@ -109,23 +133,27 @@ class BeamSearch:
                     f"--match-source-len: a document has {longest} tokens, and the models have positions for summaries "
                     f"of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
-            return settings.min_len, longest
-        longest = min(int(settings.max_len_a * self.source.width + settings.max_len_b), settings.max_len - 1)
-        check_least_length(settings.min_len, longest)
-        return settings.min_len, longest
+            # for all documents, as in fairseq; a rule of the step ends each at its own length
+            return torch.full((self.documents,), longest, device=self.device)
+        if settings.max_len_per_document and settings.max_len_a:
+            tokens = self.source.token_counts().tolist()
+        else:
+            tokens = [self.source.width] * self.documents
+        most = [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
+        return torch.tensor(most, dtype=torch.long, device=self.device)
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
         """The words that summaries must begin with, (B, T), as search ids."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
         if self.settings.exact_length:  # which alone says where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
-        words = prefix.ne(self.special.pad) & prefix.ne(self.special.eos)
-        longest = int(words.sum(1).max()) if words.numel() else 0
-        if longest > self.max_len:
-            raise ValueError(
-                f"--prefix-size: a summary must begin with {longest} tokens and has at most {self.max_len} "
-                "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
-            )
+        words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
+        for count, most in zip(words.tolist(), self.longest.tolist()):
+            if count > most:
+                raise ValueError(
+                    f"--prefix-size: a summary must begin with {count} tokens and has at most {most} "
+                    "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+                )
         return prefix
 
     def run(self) -> Results:
@@ -158,7 +186,7 @@ class BeamSearch:
             lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
         """
         live, beam = self.live, self.live.beam
-        self._forbid_and_force(step, lprobs)
+        self._apply_rules(step, lprobs)
         cost = self._add_coverage(attention)
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
@@ -175,8 +203,10 @@ class BeamSearch:
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
             live.used_up = fillers
+            ended = words.eq(self.special.eos)
         else:
-            log_probs = log_probs.masked_fill(fillers, -math.inf)
+            ended = fillers
+        log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._answer_unanswered(step, extensions, stuck)
         live.extend(step, parents, words, log_probs)
@@ -204,6 +234,7 @@ class BeamSearch:
             self.live.keep_documents(documents)
             self.sample_ids = self.sample_ids[documents]
             self.source = self.source.select(documents)
+            self.longest = self.longest[documents]
             self.terms = [term.select(documents) for term in self.terms]
             self.prefix = None if self.prefix is None else self.prefix[documents]
             self.constraints = None if self.constraints is None else self.constraints[documents]
@@ -213,84 +244,26 @@ class BeamSearch:
             term.reorder(parents if step else torch.zeros_like(parents))  # the first step has one beam
         return True
 
-    def _forbid_and_force(self, step: int, lprobs: Tensor) -> None:
-        """Change the words' log-probabilities (B, beam, V) in place as the options want it, in fairseq's order."""
-        settings, special = self.settings, self.special
+    def _apply_rules(self, number: int, lprobs: Tensor) -> None:
+        """Add the terms' scores to the words' log-probabilities (B, beam, V) and apply the rules, in place."""
         for term in self.terms:
-            term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : step + 1])
-        lprobs[..., special.pad] = -math.inf
-        unknown, end = lprobs[..., special.unk].clone(), lprobs[..., special.eos].clone()
-        if settings.unk_penalty:
-            lprobs[..., special.unk] -= settings.unk_penalty
-        if step >= self.max_len:
-            lprobs.fill_(-math.inf)
-            # where the length is given, ending is not the model's choice and says nothing about the summary
-            lprobs[..., special.eos] = 0.0 if settings.exact_length else end
-        forced: Optional[Tensor] = None
-        if self.prefix is not None and step < min(self.prefix.size(1), self.max_len):
-            forced = self._force_prefix(self.prefix[:, step], lprobs, unknown)
-        else:
-            if step < self.min_len:
-                lprobs[..., special.eos] = -math.inf
-            if settings.min_sentences and step < self.max_len:
-                begun = self._sentences(step)[:, : lprobs.size(1)]  # (B, beam), of a single beam in the first step
-                lprobs[..., special.eos].masked_fill_(begun < settings.min_sentences, -math.inf)
-            if special.suppressed:
-                lprobs[..., special.suppressed] = -math.inf
-        if settings.match_source_len:
-            over = self.source.lengths.le(step)
-            over = over if forced is None else over & ~forced
-            lprobs[over] = -math.inf
-            lprobs[..., special.eos] = torch.where(over.unsqueeze(1), end, lprobs[..., special.eos])
-        if self.blocker is not None and 0 < step < self.max_len:
-            exempt = None if forced is None else forced.repeat_interleave(lprobs.size(1))
-            self.blocker(self.live.tokens[:, :, 1 : step + 1].flatten(0, 1), lprobs.flatten(0, 1), exempt)
-        if self.ensemble.decided_against is not None:
-            self._keep_to_decisions(lprobs, self.ensemble.decided_against)
-        if getattr(self.strategy, "needs_src_lengths", False):
-            self.strategy.set_src_lengths(self.source.lengths)
-
-    def _sentences(self, step: int) -> Tensor:
-        """How many sentences each hypothesis (B, beam) has begun: words behind a sentence mark, or the first one."""
-        tokens = self.live.tokens[:, :, : step + 1].clone()  # (B, beam, step + 1), the start symbol first
-        tokens[:, :, 0] = self.special.sentence_mark
-        is_mark = tokens.eq(self.special.sentence_mark)
-        return (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
-
-    def _force_prefix(self, word: Tensor, lprobs: Tensor, unknown: Tensor) -> Tensor:
-        """Leave only the prefix's word in lprobs (B, beam, V); returns which documents (B,) had one.
-
-        Args:
-            word: (B,), padding where a prefix is over.
-            unknown: (B, beam), the unknown word's log-probability. A word that cannot be chosen gets it, because it is
-                not on the document's list (--large-vocabulary-trick) or is the unknown word and that is forbidden.
-        """
-        forced = word.ne(self.special.pad)
-        index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
-        scores = lprobs.gather(2, index)
-        scores = torch.where(scores.isneginf(), unknown[:, :, None], scores)
-        only = torch.full_like(lprobs, -math.inf).scatter_(2, index, scores)
-        lprobs[forced] = only[forced]
-        ended = word.eq(self.special.eos)
-        if ended.any():
-            # the whole beam ends as its first hypothesis, the only one that has kept to the prefix
-            first = torch.zeros_like(self.live.used_up, dtype=torch.long)[ended]
-            for x in (lprobs, self.live.tokens, self.live.log_probs):
-                x[ended] = take_beams(x[ended], first[:, : x.size(1)])
-        return forced
-
-    def _keep_to_decisions(self, lprobs: Tensor, against: Tensor) -> None:
-        """Forbid the words ``against`` (B, beam, V) which the models' switches decide, in lprobs (B, beam, V).
-
-        A hypothesis that could then have no word at all (its end is forced, or every word of the document would repeat
-        an n-gram) may have them nevertheless, and so may every hypothesis have the words that constraints require.
-        """
-        if self.constraints is not None:
-            required = torch.zeros_like(against[:, 0]).scatter(1, self.constraints[:, 1:], True)  # (B, V)
-            required[:, 0] = False  # fills and separates packed constraints
-            against = against & ~required[:, None]
-        none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
-        lprobs.masked_fill_(against & ~none_left, -math.inf)
+            term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : number + 1])
+        dictated: Optional[Tensor] = None
+        if self.prefix is not None and number < min(self.prefix.size(1), self.max_len):
+            dictated = self.prefix[:, number]
+        step = Step(
+            number,
+            lprobs,
+            self.live,
+            self.source,
+            self.longest,
+            self.special,
+            dictated,
+            self.ensemble.decided_against,
+            self.constraints,
+        )
+        for rule in self.rules:
+            rule(step)
 
     def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
         """Add this step's attention (B, beam, S) to the coverage; returns the coverage cost (B, beam), or None."""
@@ -316,6 +289,8 @@ class BeamSearch:
 
     def _select_unchecked(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         live, beam = self.live, self.live.beam
+        if getattr(self.strategy, "needs_src_lengths", False):
+            self.strategy.set_src_lengths(self.source.lengths)
         if type(self.strategy) is not fairseq_search.BeamSearch:
             words_so_far = live.tokens[:, :, : step + 1].flatten(0, 1)
             lprobs = lprobs.expand(-1, beam, -1).contiguous()  # in the first step, for all beams
@@ -374,8 +349,10 @@ class BeamSearch:
         if settings.early_stopping == "fairseq":
             return self.done.count(live.batch_rows) >= live.beam
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
-        lengths = None if self.source.padding is None else (~self.source.padding).sum(1)
+        lengths = None if self.source.padding is None else self.source.token_counts()
         gain = max(0.0, -settings.unk_penalty) + gain_of(self.terms)
-        longest = self.max_len + 1 if settings.early_stopping == "admissible" else step + 2
+        longest: Union[int, Tensor] = step + 2
+        if settings.early_stopping == "admissible":
+            longest = self.max_len + 1 if self.same_length else (self.longest + 1).clamp(min=step + 2)
         bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

@@ -9,7 +9,7 @@ attention over the same |Y| steps.
 import math
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, Optional, Tuple, TypeVar
+from typing import Any, Optional, Tuple, TypeVar, Union
 
 import torch
 from torch import Tensor
@@ -149,7 +149,7 @@ class Scoring:
         self,
         log_probs: Tensor,
         shortest: int,
-        longest: int,
+        longest: Union[int, Tensor],
         cost: Optional[Tensor],
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
@@ -158,7 +158,7 @@ class Scoring:
 
         Args:
             log_probs: log P of the words so far (B, beam).
-            shortest, longest: the lengths |Y| they can still end with.
+            shortest, longest: the lengths |Y| they can still end with; longest may be (B,), a number per document.
             cost: cp of the words so far (B, beam); None: no coverage penalty.
             source_lengths: (B,) tokens without padding; needed for a coverage penalty of kind "wu".
             gain: how much log P can grow in each step that is left: 0, unless a negative --unkpen rewards the unknown
@@ -168,10 +168,16 @@ class Scoring:
         "summary" cost only grows, because coverage does. The "wu" cost falls, but each step spends an attention of 1:
         by Jensen's inequality the logarithms of S numbers whose sum is n add up to at most S log(n / S).
         """
-        best = log_probs + gain * (longest - shortest + 1)
+        if isinstance(longest, Tensor):
+            divisors = {length: self.divisor(length) for length in set(longest.tolist())}
+            largest: Any = log_probs.new_tensor([[divisors[length]] for length in longest.tolist()])  # (B, 1)
+            steps: Any = longest[:, None] - shortest + 1
+        else:
+            largest, steps = self.divisor(longest), longest - shortest + 1
+        best = log_probs + gain * steps
         if gain == math.inf:
             best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # or it would not be a number
-        best = torch.maximum(best / self.divisor(shortest), best / self.divisor(longest))
+        best = torch.maximum(best / self.divisor(shortest), best / largest)
         if cost is None:
             return best
         if self.coverage_penalty_type == "summary":

@@ -24,6 +24,8 @@ class SearchSettings:
     Attributes:
         beam_size: hypotheses of a document that are extended at every step (``--beam``).
         max_len_a, max_len_b: a summary of S source tokens has at most a S + b tokens before the end symbol.
+        max_len_per_document: S is the document's own length; otherwise that of the longest in its batch, padding
+            included, as in fairseq.
         max_len: most tokens of a summary, end symbol included; 0: as many as the models have positions.
         min_len: fewest tokens before the end symbol.
         unk_penalty: subtracted from the unknown word's log-probability (``--unkpen``).
@@ -84,6 +86,7 @@ class SearchSettings:
     allow_unk: bool = False
     replace_unk: bool = False
     copied_positions: bool = False
+    max_len_per_document: bool = False
     scoring: Scoring = Scoring()
 
     @classmethod

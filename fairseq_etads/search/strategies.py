@@ -5,7 +5,7 @@ extended ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has i
 """
 
 import copy
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import search as fairseq_search
@@ -148,13 +148,13 @@ def extended_constraints(
     vocabulary: Optional[OutputVocabulary],
     dictionary: Any,
     special: SpecialTokens,
-    longest: int,
+    longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
     """Packed constraints with ids of the dictionary -> with extended ids; None if the strategy has none.
 
     Args:
-        constraints: (B, n) or None. longest: most tokens of a summary before the end symbol.
+        constraints: (B, n) or None. longest: most tokens of each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
     Raises:
@@ -171,10 +171,10 @@ def extended_constraints(
     for row, packed in enumerate(constraints):
         phrases = [phrase.long() for phrase in unpack_constraints(packed)]
         count = sum(map(len, phrases))
-        if count > longest:
+        if count > longest[row]:
             raise ValueError(
                 f"--constraints: document {row + 1} of the batch must use {count} tokens, and a summary has at most "
-                f"{longest} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+                f"{longest[row]} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
             )
         never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
         own = []

@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from ..generation import SummaryGenerator
 from ..layers.capabilities import pointer_of
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.encoded import EncodedBatch
+from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from . import Explanation
@@ -230,6 +230,7 @@ class Summarizer:
                 inference_models=[self._copies[infer_dtype]],
                 copied_positions=self._has_pointer and origins,
                 keep_attention=replaces,
+                max_len_per_document=True,
                 **{**settings, "shortlist": self._shortlist if has_shortlist else None},
             )
         except ValueError as error:

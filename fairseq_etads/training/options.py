@@ -336,6 +336,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
     options["keep_attention"] = False  # fairseq's commands look at it only for alignments
+    options["max_len_per_document"] = True
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
     for name, value in options.items():  # fairseq's enumerations of choices are not strings
         options[name] = str(value) if isinstance(value, Enum) else value

@@ -21,13 +21,13 @@ from ..data.pairs import SummarizationDataset
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
-from ..generation import SummaryGenerator
 from ..kernels.linear import mark_matrices
 from ..layers.capabilities import Capabilities, capabilities_of, pointer_kind, pointer_of
 from ..models.foreign import build_foreign, check_evaluated, is_foreign, prepare_for_search, without_rare_words
 from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
+from ..search.generator import SummaryGenerator
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training

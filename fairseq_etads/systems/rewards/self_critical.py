@@ -14,11 +14,11 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
-from ...generation import SummaryGenerator, evaluating
 from ...layers.capabilities import Capabilities, decoder_capabilities, unwrapped
 from ...layers.decoder_output import WordRequest
 from ...platform.option_checks import given_options, shown
 from ...search.encoded import EncodedBatch
+from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK

@@ -7,9 +7,9 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from ...generation import SummaryGenerator
 from ...layers.capabilities import decoder_capabilities
 from ...platform.errors import InputError
+from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblings
 from ...text.words import SENTENCE_MARK
 from ...vocabulary.dictionary import known_words

@@ -46,6 +46,24 @@ def test_scripted_distributions_give_what_fairseq_returns(settings, end, documen
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
+class _EndsEnd:
+    """fairseq's search class, but what has ended has no continuation: fairseq has some with an end symbol inside."""
+
+    def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
+        if step:
+            ended = prev_output_tokens[:, 1:].eq(EOS).any(1).view(*lprobs.shape[:2], 1)
+            lprobs = lprobs.masked_fill(ended, -math.inf)
+        return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+
+
+class _DiverseBeams(_EndsEnd, search.DiverseBeamSearch):
+    pass
+
+
+class _AllowedWords(_EndsEnd, search.PrefixConstrainedBeamSearch):
+    pass
+
+
 STRATEGIES = {
     "sampling": lambda: search.Sampling(DICTIONARY),
     "top-k sampling": lambda: search.Sampling(DICTIONARY, sampling_topk=5),
@@ -59,9 +77,14 @@ STRATEGIES = {
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_fairseqs_search_classes_work(name, documents):
     settings = {"beam_size": 4, "max_len_b": 8, "search_strategy": STRATEGIES[name]}
+    fairseqs = {
+        "diverse beams": lambda: _DiverseBeams(DICTIONARY, 2, 0.5),
+        "allowed words": lambda: _AllowedWords(DICTIONARY, lambda _, sent: [EOS, 5, 6, 7, 8, 9]),
+    }
     for model in (sharpened("etads"), scripted_model(DICTIONARY)):
         sample = make_sample(documents)
-        want = generate(SequenceGenerator, [model], sample, settings)
+        strategy = fairseqs.get(name, STRATEGIES[name])
+        want = generate(SequenceGenerator, [model], sample, {**settings, "search_strategy": strategy})
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 

@@ -83,6 +83,7 @@ def test_every_option_reaches_the_settings():
         "selection_factor": 1.5,
         "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
         "recombine": 4,
+        "max_len_per_document": True,
     }
     assert set(changed) == set(SearchSettings.option_names())
     models = [sharpened(pointer="soft")]
@@ -131,7 +132,7 @@ def test_options_of_the_task_reach_the_settings():
     }
     assert settings.replace_unk
     default = make_task().build_generator([sharpened()], Options(nbest=1)).settings
-    plain = SearchSettings(beam_size=3, keep_attention=False)
+    plain = SearchSettings(beam_size=3, keep_attention=False, max_len_per_document=True)
     assert default == replace(plain, early_stopping="fairseq", max_len=default.max_len)
 
 

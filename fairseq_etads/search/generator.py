@@ -1,0 +1,273 @@
+"""``SummaryGenerator``, which fairseq's commands and the Summarizer call: a batch in, summaries out.
+
+Without options of its own it returns what fairseq's ``SequenceGenerator`` returns. ``docs/decoding.md`` says what the
+options compute.
+"""
+
+import contextlib
+import inspect
+import logging
+import math
+import sys
+import threading
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+
+import torch
+from fairseq import search as fairseq_search
+from torch import Tensor, nn
+
+from ..layers.capabilities import decoder_capabilities, pointer_of
+from ..vocabulary.dictionary import known_words
+from ..vocabulary.shortlist import Shortlist
+from . import source_words
+from .beam_search import BeamSearch, SearchRequest
+from .encoded import EncodedBatch
+from .hypotheses import Results
+from .inference import InferenceModel
+from .language_model import LanguageModelTerm
+from .penalties import Scoring
+from .progress import OnStep
+from .settings import SearchSettings, SpecialTokens, selection_of
+from .shortlisting import check_shortlist
+from .strategies import check_strategy
+from .terms import SearchTerm, option_terms
+
+logger = logging.getLogger(__name__)
+
+
+class SummaryGenerator:
+    """Searches for summaries.
+
+    The arguments are those of fairseq's ``SequenceGenerator``, in its order, and those below by keyword.
+
+    Args:
+        source_dictionary: with ``replace_unk``, the source's dictionary; without it words stay and are only aligned.
+        inference_models: for each model its copies for inference in the format wanted, shared with other generators;
+            None: made here.
+        shortlist: the words that there are for a document, of a file that ``etads-shortlist`` made; None: all.
+        terms: further terms of the score, in the order in which they are added, after the language model's and those
+            of options; see docs/extending.md.
+        options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
+            :class:`~fairseq_etads.search.penalties.Scoring`.
+
+    Attributes:
+        settings: all options, with everything decided that depends on the models.
+
+    Raises:
+        TypeError: an argument that does not exist.
+        ValueError: an option has an impossible value or does not go with another.
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        tgt_dict: Any,
+        beam_size: int = SearchSettings.beam_size,
+        max_len_a: float = SearchSettings.max_len_a,
+        max_len_b: int = SearchSettings.max_len_b,
+        max_len: int = SearchSettings.max_len,
+        min_len: int = SearchSettings.min_len,
+        normalize_scores: bool = Scoring.normalize_scores,
+        len_penalty: float = Scoring.len_penalty,
+        unk_penalty: float = SearchSettings.unk_penalty,
+        temperature: float = SearchSettings.temperature,
+        match_source_len: bool = SearchSettings.match_source_len,
+        no_repeat_ngram_size: int = SearchSettings.no_repeat_ngram_size,
+        search_strategy: Optional[Any] = None,
+        eos: Optional[int] = None,
+        symbols_to_strip_from_output: Optional[Any] = None,
+        lm_model: Optional[nn.Module] = None,
+        lm_weight: float = SearchSettings.lm_weight,
+        tokens_to_suppress: Sequence[str] = SearchSettings.tokens_to_suppress,
+        *,
+        source_dictionary: Optional[Any] = None,
+        inference_models: Optional[Sequence[Optional[InferenceModel]]] = None,
+        shortlist: Optional[Shortlist] = None,
+        terms: Sequence[SearchTerm] = (),
+        **options: Any,
+    ):
+        _refuse_unknown(options)
+        settings = SearchSettings.of(
+            beam_size=beam_size, max_len_a=max_len_a, max_len_b=max_len_b, max_len=max_len, min_len=min_len,
+            normalize_scores=normalize_scores, len_penalty=len_penalty, unk_penalty=unk_penalty,
+            temperature=temperature, match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size,
+            lm_weight=lm_weight, tokens_to_suppress=tokens_to_suppress, **options,
+        )  # fmt: skip
+        self.models: List[Any] = list(getattr(models, "models", models))  # fairseq's EnsembleModel or a list
+        self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
+        self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
+        language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
+        self.terms: List[SearchTerm] = [*language_model, *option_terms(settings), *terms]
+        self._term_models = [model for term in self.terms for model in term.models]
+        has_pointer = any(pointer_of(model) is not None for model in self.models)
+        positions = _positions([*self.models, *self._term_models])
+        self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
+        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
+        check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
+        for term in self.terms:
+            term.check(self.models, tgt_dict)
+        if shortlist is not None:
+            check_shortlist(self.models, self.search)
+        self.shortlist = shortlist
+        self.special = SpecialTokens.of(tgt_dict, settings, eos)
+        self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
+        if inference_models is None:
+            inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
+        self._inference_models = inference_models
+
+    def cuda(self) -> "SummaryGenerator":
+        """Move the models to the GPU."""
+        for model in self.models:
+            model.cuda()
+        return self
+
+    def __call__(
+        self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
+    ) -> Results:
+        """As ``generate``, without the first argument."""
+        return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+    forward = __call__
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: Any,
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+        encoded: Optional[EncodedBatch] = None,
+        on_step: Optional[OnStep] = None,
+    ) -> Results:
+        """Summaries of a batch.
+
+        Args:
+            models: not looked at, as in fairseq; the constructor's are used.
+            sample: what the dataset made; "net_input" is what the models get.
+            prefix_tokens: (B, T) words to begin with, padded.
+            constraints: words to include, packed as fairseq's search classes want them.
+            bos_token: start symbol, if not the end symbol.
+            encoded: keeps what the models compute of this batch alone, for further calls with the same batch.
+            on_step: called after each step of the search with the best hypothesis so far of each document
+                (:class:`~fairseq_etads.search.progress.BestSoFar`). What it raises ends the search.
+
+        Returns:
+            For each document its hypotheses, best first: "tokens" (T,) with the end symbol, "score",
+            "positional_scores" (T,), "attention" (S, T) or empty, "alignment"; with ``copied_positions`` "copied_from",
+            with ``extractive_weights`` "features" (5,), the sums of log p and the other features over its words.
+        """
+        settings, special, net_input = self.settings, self.special, sample["net_input"]
+        if "src_tokens" in net_input and not len(net_input["src_tokens"]):
+            return []
+        active_models = [
+            model if inference_model is None else inference_model.current()
+            for model, inference_model in zip(self.models, self._inference_models)
+        ]
+        # fairseq's attention over all words at once reads weights, which 8-bit layers do not have
+        needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
+        # the copies are in evaluation mode, and nobody else changes it
+        others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
+        with evaluating([*others, *self._term_models]):
+            search = BeamSearch(
+                SearchRequest(
+                    settings,
+                    special,
+                    self.search,
+                    active_models,
+                    self.terms,
+                    self.tgt_dict,
+                    self.shortlist,
+                    sample,
+                    prefix_tokens,
+                    constraints,
+                    bos_token,
+                    encoded,
+                    on_step,
+                )
+            )
+            results = search.run()
+            _warn_of_impossible(results, sample.get("id"))
+            for term in self.terms:
+                term.finish(results, search.batch)
+            if settings.copied_positions:
+                models = self.models if needs_weights else active_models
+                copying = next(model for model in models if pointer_of(model) is not None)
+                selection = selection_of(sample, settings)
+                source_words.add_copied_positions(results, copying, net_input, special, selection, search.candidates)
+        if settings.replace_unk:
+            source_words.replace_unknown_words(
+                results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict
+            )
+        if settings.print_alignment is not None:
+            source_words.add_alignments(results, net_input["src_tokens"], special, settings.print_alignment)
+        return results
+
+
+def _refuse_unknown(options: Dict[str, Any]) -> None:
+    """Raise a TypeError that lists all arguments if one of ``options`` does not exist."""
+    unknown = sorted(options.keys() - set(SearchSettings.option_names()))
+    if unknown:
+        named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
+        known = ", ".join(sorted(named | set(SearchSettings.option_names())))
+        raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
+
+
+def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
+    """Warn of documents for which the search found no summary of any probability."""
+    rows = [row for row, hypotheses in enumerate(results) if hypotheses[0]["score"] == -math.inf]
+    if rows:
+        numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
+        logger.warning(
+            f"{len(rows)} document(s) (numbers {numbers}): no summary that the options allow has a probability; "
+            "one of score -inf stands in its place"
+        )
+
+
+def _positions(models: Sequence[Any]) -> int:
+    """Most tokens of a summary, end symbol included, for which all models have positions."""
+    limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
+    return min([sys.maxsize, *limits])
+
+
+def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
+    """What makes the model's copy for inference; None for models of others, which are used as they are."""
+    if decoder_capabilities(model).shares_documents:
+        return InferenceModel(model, infer_dtype)
+    if infer_dtype not in (None, "auto"):  # of which "auto" takes what there is
+        raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project have copies in other formats")
+    return None
+
+
+_mode_lock = threading.Lock()
+_modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionary()
+
+
+class _Mode(NamedTuple):
+    """How many searches need a model in evaluation mode now, and its modules that were in training mode before."""
+
+    searches: int
+    training: List[nn.Module]
+
+
+@contextlib.contextmanager
+def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Models in evaluation mode inside; each module is back in its own mode after the last of simultaneous searches."""
+    models = list(models)
+    with _mode_lock:
+        for model in models:
+            mode = _modes.get(model) or _Mode(0, [module for module in model.modules() if module.training])
+            _modes[model] = mode._replace(searches=mode.searches + 1)
+            model.eval()
+    try:
+        yield
+    finally:
+        with _mode_lock:
+            for model in models:
+                mode = _modes.pop(model)
+                if mode.searches > 1:
+                    _modes[model] = mode._replace(searches=mode.searches - 1)
+                    continue
+                for module in mode.training:
+                    module.training = True

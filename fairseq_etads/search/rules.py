@@ -1,0 +1,294 @@
+"""The rules of a step, in the order in which they run: they forbid words, or dictate one, where the options say so.
+
+A rule changes the log-probabilities of the next words in place. The order is fairseq's, which its results depend on:
+:func:`rules_of` has it.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from .hypotheses import Living, take_beams
+from .settings import SearchSettings, SpecialTokens
+
+
+class Source(NamedTuple):
+    """The search's view of the documents."""
+
+    padding: Optional[Tensor]  # (B, S), True at padding; None if the source is not tokens
+    lengths: Tensor  # (B,), as fairseq counts them
+    width: int  # S
+
+    @classmethod
+    def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
+        """Read padding and lengths from a batch, which may also be speech, as with fairseq."""
+        if "src_tokens" in net_input:
+            tokens = net_input["src_tokens"]
+            padding = tokens.eq(pad) if tokens.dim() == 2 else None
+            lengths = net_input.get("src_lengths")
+            if lengths is None:
+                lengths = (tokens.ne(eos) & tokens.ne(pad)).long().sum(dim=1)
+            return cls(padding, lengths, tokens.size(1))
+        for name in ("source", "features"):
+            if name in net_input:
+                frames, padding = net_input[name], net_input["padding_mask"]
+                count = frames.new_full((len(frames),), frames.size(-1), dtype=torch.long)
+                return cls(None, count if padding is None else padding.size(-1) - padding.sum(-1), frames.size(1))
+        raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
+
+    def token_counts(self) -> Tensor:
+        """Tokens of each document (B,), end symbol included and padding left out."""
+        return self.lengths if self.padding is None else (~self.padding).sum(1)
+
+    def select(self, documents: Tensor) -> "Source":
+        """The source of some of the documents (indices, (n,))."""
+        padding = None if self.padding is None else self.padding[documents]
+        return self._replace(padding=padding, lengths=self.lengths[documents])
+
+
+@dataclass
+class Step:
+    """One step of the search, as its rules see it. B documents are left; W words.
+
+    Attributes:
+        number: from 0, which is also the number of words so far.
+        lprobs: (B, beam, W), changed in place; beam is 1 in the first step.
+        live: the hypotheses so far, for all beams in the first step, too.
+        source: the documents.
+        longest: (B,), most tokens of each summary before the end symbol.
+        dictated: (B,), each document's word of the prefix, padding where its prefix is over; None where all are.
+        forced: (B,), bool, the documents with such a word; None where there is none.
+        decided_against: see :attr:`Ensemble.decided_against`. constraints: (B, n), packed, or None.
+        unknown, end: (B, beam), scores of the unknown word and of the end symbol before any rule.
+    """
+
+    number: int
+    lprobs: Tensor
+    live: Living
+    source: Source
+    longest: Tensor
+    special: SpecialTokens
+    dictated: Optional[Tensor] = None
+    decided_against: Optional[Tensor] = None
+    constraints: Optional[Tensor] = None
+    forced: Optional[Tensor] = None
+    unknown: Tensor = field(init=False)
+    end: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unknown = self.lprobs[..., self.special.unk].clone()
+        self.end = self.lprobs[..., self.special.eos].clone()
+        if self.dictated is not None:
+            self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
+
+    def forbid_end(self, where: Optional[Tensor] = None) -> None:
+        """Forbid the end symbol ``where`` (B, beam or 1; None: everywhere), except for forced documents."""
+        end = self.lprobs[..., self.special.eos]
+        if self.forced is not None:
+            free = ~self.forced[:, None]
+            where = free if where is None else where & free
+        if where is None:
+            end.fill_(-math.inf)
+        else:
+            end.masked_fill_(where, -math.inf)
+
+
+Rule = Callable[[Step], None]
+
+
+def rules_of(settings: SearchSettings, special: SpecialTokens, shortest_limit: int) -> List[Rule]:
+    """The rules of all steps, in order.
+
+    Args:
+        settings: resolved. special: as search ids. shortest_limit: the smallest of :attr:`Step.longest`.
+    """
+    rules: List[Rule] = [forbid_padding]
+    if settings.unk_penalty:
+        rules.append(UnknownWordPenalty(settings.unk_penalty))
+    rules.append(EndAtGreatestLength(shortest_limit, ending_is_free=bool(settings.exact_length)))
+    rules.append(keep_to_prefix)
+    rules.append(LeastLength(settings.exact_length or settings.min_len))
+    if settings.min_sentences:
+        rules.append(LeastSentences(settings.min_sentences))
+    if special.suppressed:
+        rules.append(suppress_words)
+    if settings.match_source_len:
+        rules.append(end_at_source_length)
+    if settings.no_repeat_ngram_size:
+        rules.append(NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat))
+    rules.append(keep_to_switch_decisions)
+    return rules
+
+
+def forbid_padding(step: Step) -> None:
+    """Padding is never written."""
+    step.lprobs[..., step.special.pad] = -math.inf
+
+
+class UnknownWordPenalty:
+    """``--unkpen``: the unknown word costs something; infinity forbids it."""
+
+    def __init__(self, penalty: float):
+        self.penalty = penalty
+
+    def __call__(self, step: Step) -> None:
+        step.lprobs[..., step.special.unk] -= self.penalty
+
+
+class EndAtGreatestLength:
+    """A summary of the greatest length can do nothing but end.
+
+    Args:
+        shortest_limit: before this step no document has reached its greatest length.
+        ending_is_free: with ``--exact-length`` ending is not the model's choice and says nothing about the summary.
+    """
+
+    def __init__(self, shortest_limit: int, ending_is_free: bool):
+        self.shortest_limit, self.ending_is_free = shortest_limit, ending_is_free
+
+    def __call__(self, step: Step) -> None:
+        if step.number < self.shortest_limit:
+            return
+        over = step.longest.le(step.number)[:, None]  # (B, 1)
+        step.lprobs.masked_fill_(over[:, :, None], -math.inf)
+        end = step.lprobs[..., step.special.eos]
+        end.copy_(torch.where(over, torch.zeros_like(step.end) if self.ending_is_free else step.end, end))
+
+
+def keep_to_prefix(step: Step) -> None:
+    """``--prefix-size``: where the prefix has a word, that one alone.
+
+    A word that cannot be chosen gets the unknown word's score, because it is not on the document's list
+    (``--large-vocabulary-trick``) or is the unknown word and that is forbidden.
+    """
+    if step.dictated is None or step.forced is None:
+        return
+    word, lprobs, live = step.dictated, step.lprobs, step.live
+    index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
+    scores = lprobs.gather(2, index)
+    scores = torch.where(scores.isneginf(), step.unknown[:, :, None], scores)
+    only = torch.full_like(lprobs, -math.inf).scatter_(2, index, scores)
+    lprobs[step.forced] = only[step.forced]
+    ended = word.eq(step.special.eos) & step.forced
+    if ended.any():
+        # the whole beam ends as its first hypothesis, the only one that has kept to the prefix
+        first = torch.zeros_like(live.used_up, dtype=torch.long)[ended]
+        for x in (lprobs, live.tokens, live.log_probs):
+            x[ended] = take_beams(x[ended], first[:, : x.size(1)])
+
+
+class LeastLength:
+    """``--min-len``: no end before so many tokens."""
+
+    def __init__(self, tokens: int):
+        self.tokens = tokens
+
+    def __call__(self, step: Step) -> None:
+        if step.number < self.tokens:
+            step.forbid_end()
+
+
+class LeastSentences:
+    """``--min-sentences``: no end before so many sentences have begun, except at the greatest length."""
+
+    def __init__(self, sentences: int):
+        self.sentences = sentences
+
+    def __call__(self, step: Step) -> None:
+        mark = step.special.sentence_mark
+        tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # the start symbol first
+        tokens[:, :, 0] = mark
+        is_mark = tokens.eq(mark)
+        begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)  # (B, beam), words after a mark or at the beginning
+        step.forbid_end(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
+
+
+def suppress_words(step: Step) -> None:
+    """``tokens_to_suppress``: these words are written only where the prefix has them."""
+    words = list(step.special.suppressed)
+    if step.forced is None:
+        step.lprobs[..., words] = -math.inf
+    else:
+        step.lprobs[..., words] = step.lprobs[..., words].masked_fill(~step.forced[:, None, None], -math.inf)
+
+
+def end_at_source_length(step: Step) -> None:
+    """``--match-source-len``: a summary as long as its source ends, unless the prefix goes on."""
+    over = step.source.lengths.le(step.number)
+    over = over if step.forced is None else over & ~step.forced
+    step.lprobs[over] = -math.inf
+    end = step.lprobs[..., step.special.eos]
+    step.lprobs[..., step.special.eos] = torch.where(over.unsqueeze(1), step.end, end)
+
+
+class NGramBlocker:
+    """``--no-repeat-ngram-size``: no word that completes an n-gram which the hypothesis already has.
+
+    Tensor operations, on any device; fairseq's own needs its CUDA extension.
+
+    Args:
+        size: n, at least 1.
+        ignored: ids of tokens that may repeat; an n-gram that contains one is never blocked.
+    """
+
+    def __init__(self, size: int, ignored: Iterable[int] = ()):
+        self.size = size
+        self.ignored = sorted(set(ignored))
+
+    def __call__(self, step: Step) -> None:
+        if step.number == 0:
+            return
+        exempt = step.longest.le(step.number)  # nothing but the end is left
+        exempt = exempt if step.forced is None else exempt | step.forced
+        exempt = exempt.repeat_interleave(step.lprobs.size(1))
+        self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
+
+    def block(self, tokens: Tensor, lprobs: Tensor, exempt: Optional[Tensor] = None) -> None:
+        """Set the log-probabilities of forbidden words to -inf, in place.
+
+        Args:
+            tokens: (rows, t), int64, the words so far without the start symbol.
+            lprobs: (rows, V), log-probabilities of the next word.
+            exempt: (rows,), bool, True where nothing is forbidden because the next word is dictated.
+
+        A row that would be left without any word keeps all it had: the search must be able to continue. The end symbol
+        is never among the words so far, so this happens only where it is forbidden too and everything else is used up.
+        """
+        n, length = self.size, tokens.size(1)
+        if length < n:
+            return
+        ngrams = tokens.unfold(1, n, 1)  # (rows, t - n + 1, n)
+        context = tokens[:, length - n + 1 :]  # (rows, n - 1), the start of the n-gram that the next word completes
+        repeats = (ngrams[:, :, : n - 1] == context.unsqueeze(1)).all(-1)  # (rows, t - n + 1); all True for n = 1
+        if self.ignored:
+            ignored = torch.tensor(self.ignored, device=tokens.device)
+            repeats &= ~torch.isin(ngrams, ignored).any(-1)
+        if exempt is not None:
+            repeats &= ~exempt.unsqueeze(1)
+        words = ngrams[:, :, -1]
+        before = lprobs.gather(1, words)
+        # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
+        lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
+        wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
+        if wordless.any():
+            lprobs[wordless] = lprobs[wordless].scatter(1, words[wordless], before[wordless])
+
+
+def keep_to_switch_decisions(step: Step) -> None:
+    """``--pointer switch``: words against which the models' switches have decided are forbidden.
+
+    A hypothesis that could then have no word at all (its end is forced, or every word of the document would repeat an
+    n-gram) may have them nevertheless, and so may every hypothesis have the words that constraints require.
+    """
+    against, lprobs = step.decided_against, step.lprobs
+    if against is None:
+        return
+    if step.constraints is not None:
+        required = torch.zeros_like(against[:, 0]).scatter(1, step.constraints[:, 1:], True)  # (B, W)
+        required[:, 0] = False  # fills and separates packed constraints
+        against = against & ~required[:, None]
+    none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
+    lprobs.masked_fill_(against & ~none_left, -math.inf)
