@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.jobs.architectures import PRESETS, count_parameters
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.systems.convs2s.options import parse_attention, parse_convolutions
+from fairseq_etads.models.convolutions import parse_convolutions
+from fairseq_etads.systems.convs2s.options import parse_attention
 from fairseq_etads.training.nll import SummarizationNLL
 
 CLOSE = {"rtol": 1e-5, "atol": 5e-5}
