@@ -19,6 +19,7 @@ OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--confi
 OF_OTHERS |= {"--nproc_per_node", "--no-python", "--nnodes", "--rdzv_endpoint"}  # torchrun's
 OF_OTHERS |= {"--ddp-backend", "--heartbeat-timeout", "--num-shards", "--shard-id", "--results-path"}  # fairseq's
 OF_OTHERS |= {f"--distributed-{n}" for n in ("backend", "init-method", "num-procs", "rank", "world-size")}
+OF_OTHERS |= {"--copy-bonus", "--topics"}  # of the examples in docs/extending.md
 """Options of pip, a benchmark, Hydra, Docker and torchrun, and those of fairseq that its parsers add elsewhere."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -21,10 +21,14 @@ PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 def package(tmp_path_factory):
     """A folder with the package of the page, toy data in "bin", and topics."""
     folder = tmp_path_factory.mktemp("user")
-    for block in re.findall(r"^```python\n(# my_updates/.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S):
-        path = folder / re.match(r"# (\S+)\n", block)[1]
+    for name, code in re.findall(
+        r"^```python\n# the (?:package|module) (my_updates\S*)\n(.*?)^```$",
+        PAGE.read_text(encoding="utf-8"),
+        re.M | re.S,
+    ):
+        path = folder / (f"{name.replace('.', '/')}.py" if "." in name else f"{name}/__init__.py")
         path.parent.mkdir(exist_ok=True)
-        path.write_text(block)
+        path.write_text(code)
     for split, count in (("train", 40), ("valid", 4)):
         write_pairs(folder, split, count, seed=len(split))
     run_command([*PREPROCESS, "bin", "--trainpref", "train", "--validpref", "valid", "--workers", "1"], folder)
