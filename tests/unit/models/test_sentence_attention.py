@@ -97,7 +97,7 @@ def test_an_extractor_that_finds_all_sentences_alike_changes_nothing_and_another
     found, extra = log_probs(model, tokens, previous)
     torch.testing.assert_close(found, want)
     torch.testing.assert_close(extra["attn"][0], told["attn"][0])
-    assert "sentence_attention" not in told
+    assert told["output"].sentence_attention is None
 
 
 def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False, width=None, chosen=(0, 2)):

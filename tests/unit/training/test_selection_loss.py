@@ -80,7 +80,7 @@ def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
         losses.append(float(loss))
         logs.append(log)
     p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
-    p = p["selection"].log_probs.exp()
+    p = p["output"].selection.log_probs.exp()
     parts = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
     parts = [reference.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
     weights = (1, 1) if normalised else (5, 2)
@@ -175,9 +175,10 @@ def learn(arch, weight, updates=230):
     test = marked_values(random.Random(2), 200)
     scores, extra = log_probs(model.eval(), test["net_input"]["src_tokens"], test["net_input"]["prev_output_tokens"])
     right = (scores.argmax(2) == test["target"])[:, ::2].float().mean().item()
-    if "selection" not in extra:
+    selection = extra["output"].selection
+    if selection is None:
         return right, None
-    return right, (extra["output"].selection.log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
+    return right, (selection.log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean().item()
 
 
 def test_it_learns_to_select_named_sentences_and_not_without_the_loss():

@@ -41,7 +41,7 @@ def load(model, path, caplog, task=None):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     load_initial_weights(model, path, task or steps_task())
     state = model.state_dict()
-    (record,) = (r for r in caplog.records if r.name.endswith(".initial") and ": loaded " in r.message)
+    (record,) = (r for r in caplog.records if r.name.endswith(".init_from") and ": loaded " in r.message)
     return {name for name in state if not torch.equal(state[name], before[name])}, record
 
 
