@@ -10,7 +10,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..systems.abs.features import ExtractiveFeatures
+from ..systems.abs.features import ExtractiveFeatures, is_of_release
 from ..vocabulary.shortlist import Shortlist
 from .blocking import NGramBlocker
 from .encoded import EncodedBatch
@@ -227,8 +227,10 @@ class BeamSearch:
             lprobs[..., special.unk] -= settings.unk_penalty
         if step >= self.max_len:
             lprobs.fill_(-math.inf)
-            # where the length is given, ending is not the model's choice and says nothing about the summary
-            lprobs[..., special.eos] = 0.0 if settings.exact_length else end
+            # where the length is given, ending is not the model's choice and says nothing about the summary; the
+            # release of ABS counts it
+            is_free = settings.exact_length and not is_of_release(settings.extractive_weights)
+            lprobs[..., special.eos] = 0.0 if is_free else end
         forced: Optional[Tensor] = None
         if self.prefix is not None and step < min(self.prefix.size(1), self.max_len):
             forced = self._force_prefix(self.prefix[:, step], lprobs, unknown)
