@@ -119,7 +119,8 @@ class BeamSearch:
             limits,
             unknown_allowed=settings.unk_penalty < math.inf,
         )
-        self.rules = rules_of(settings, self.special, min(limits))
+        end_counts = any(term.end_always_counts for term in self.terms)
+        self.rules = rules_of(settings, self.special, min(limits), end_counts)
 
     def _length_limits(self) -> Tensor:
         """Most tokens of each summary before the end symbol, (B,)."""

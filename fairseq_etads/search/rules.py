@@ -99,16 +99,21 @@ class Step:
 Rule = Callable[[Step], None]
 
 
-def rules_of(settings: SearchSettings, special: SpecialTokens, shortest_limit: int) -> List[Rule]:
+def rules_of(
+    settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
+) -> List[Rule]:
     """The rules of all steps, in order.
 
     Args:
         settings: resolved. special: as search ids. shortest_limit: the smallest of :attr:`Step.longest`.
+        end_always_counts: see :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]
     if settings.unk_penalty:
         rules.append(UnknownWordPenalty(settings.unk_penalty))
-    rules.append(EndAtGreatestLength(shortest_limit, ending_is_free=bool(settings.exact_length)))
+    rules.append(
+        EndAtGreatestLength(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts)
+    )
     rules.append(keep_to_prefix)
     rules.append(LeastLength(settings.exact_length or settings.min_len))
     if settings.min_sentences:

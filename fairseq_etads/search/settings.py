@@ -237,6 +237,8 @@ class SpecialTokens:
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
+        if settings.exact_length:  # the begin symbol is no word, and is not printed
+            suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
             raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": no summary would end')

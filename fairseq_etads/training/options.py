@@ -200,8 +200,9 @@ class SummarizationConfig(FairseqDataclass):
         default="",
         metadata={
             "help": "five weights separated by commas: of a word's log p, and of its being a word of the document, "
-            "ending a bigram of it, ending a trigram of it, and standing there before the last word (released: "
-            "1,4.849,1.213,-13.383,-0.529)"
+            "ending a bigram of it, ending a trigram of it, and standing there before the last word (paper's "
+            "features); or release: the features and weights of the authors' code; or release: and five weights of its "
+            "features"
         },
     )
     recombine: int = field(

@@ -8,7 +8,8 @@
 #
 #   --data DIR      what scripts/prepare_gigaword.sh made: one dictionary, so that words of both sides can be compared
 #   --duc DIR       what scripts/prepare_duc.sh made; without it only Gigaword is scored
-#   --tune DIR      the same of DUC-2003: abs-plus gets the weights that are the best there (default: the released ones)
+#   --tune DIR      the same of DUC-2003: abs-plus gets the paper's features with the weights that are the best
+#                   there (default: the features and weights of the authors' release)
 #   --tune-beam N   hypotheses of each document there (default: 500)
 #   --out DIR       default: runs/abs_gigaword in the repository
 #   --rows LIST     of the rows below; default: both
@@ -22,7 +23,8 @@
 # word vectors of 200, 400 hidden units (from memory), gradient descent with batches of 64 and rate 0.1, halved after an epoch
 # without a better validation loss, 20 epochs, word vectors scaled to a length of at most 1 before each epoch; words with fewer
 # than 5 occurrences are <unk>, pairs are filtered; beam 100, hypotheses with the same last 5 words recombined, no word twice, no
-# <unk>; 14 words for DUC; released weights of the features. --tune uses 500 hypotheses and 20 starting points.
+# <unk>; 14 words for DUC; the release's features, of which its weights are, and the end
+# symbol's log-probability in the score of abs-plus. --tune uses 500 hypotheses and 20 starting points.
 # Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about as many as a title has); 100 words of an article and 50
 # of a title; <unk> is no word that features could find in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
 # of the references, where the release maximises BLEU; ROUGE is etads-rouge's.
@@ -31,7 +33,6 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
-RELEASED=1,4.849,1.213,-13.383,-0.529
 all="abs abs-plus"
 data="" duc="" tune="" tune_beam=500 out=$ROOT/runs/abs_gigaword rows=$all seeds="1"
 read_options "--data --duc --tune --tune-beam --out --rows --seeds --cpu --" "$@"
@@ -48,7 +49,7 @@ for seed in $seeds; do
         run=$out/$row-$seed
         decoding=(--beam 100 ${device[@]+"${device[@]}"} -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
         if [ "$row" = abs-plus ]; then
-            weights=$RELEASED
+            weights=release
             [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed" "$data/prepared" 14 "$tune/text/test" --nbest "$tune_beam")
             decoding+=(--extractive-weights "$weights")
             share_training "$run" "$model"

@@ -52,3 +52,27 @@ def extractive_features(
         if any(document[j] == before[-1] for j in range(i + 1, len(document))):
             reordering = 1
     return [1, bigram, trigram, reordering]
+
+
+def released_features(document: Sequence[int], before: Sequence[int], word: int) -> List[int]:
+    """As :func:`extractive_features`, by the tables that the authors' code fills while it walks over the document.
+
+    Its history has four words, of which the last is the previous one; n-grams are made of the third and the second.
+    """
+    history: List[Optional[int]] = [None] * 4
+    bigrams, trigrams, ordered, unordered = set(), set(), set(), set()
+    for place, now in enumerate(document):
+        for earlier in document[: place + 1]:
+            ordered.add((earlier, now))
+            if (now, earlier) not in ordered:
+                unordered.add((now, earlier))
+        bigrams.add((history[2], now))
+        trigrams.add((history[1], history[2], now))
+        history = [*history[1:], now]
+    last, second = ([None, None, *before])[-1], ([None, None, *before])[-2]
+    return [
+        int(word in document),
+        int(last is not None and (last, word) in bigrams),
+        int(None not in (last, second) and (second, last, word) in trigrams),
+        int((last, word) in unordered),
+    ]

@@ -6,6 +6,8 @@ For the next word w, the words a, b before it and the document x, α weighs five
 
 Words are compared by search ids, so a word that is only copied counts like any other. An unknown word, the end symbol
 and padding equal no word.
+
+The authors' release (NAMAS) computes other features, to which its weights belong: see :class:`Weights`.
 """
 
 import copy
@@ -26,23 +28,69 @@ FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
 NO_WORD = -1
 
 
+RELEASE = "release"
+"""The name of the features of the authors' code, and of its weights."""
+RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
+
+
+class Weights(tuple):
+    """α, and the features that it belongs to.
+
+    Attributes:
+        of_release: the features are those of the release. Its tables of the document hold (x_(j-2), x_j) as bigrams and
+            (x_(j-3), x_(j-2), x_j) as trigrams, which it compares with neighbouring words of the summary, so a copied
+            phrase has neither. A word is reordered if its first place in the document is before the first place of the
+            last word. The end symbol's log p counts at an exact length, too.
+    """
+
+    of_release: bool = False
+
+    @classmethod
+    def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
+        """α with the name of its features."""
+        made = cls(weights)
+        made.of_release = of_release
+        return made
+
+    @property
+    def distances(self) -> Tuple[int, int]:
+        """How far before a word of the document its bigram's and its trigram's first words stand."""
+        return (2, 3) if self.of_release else (1, 2)
+
+
+def is_of_release(weights: Sequence[float]) -> bool:
+    """Whether α belongs to the release's features."""
+    return getattr(weights, "of_release", False)
+
+
 def parse_weights(given: Any) -> Tuple[float, ...]:
     """α of a text such as "1,4.8,1.2,-13.4,-0.5", or of numbers; () for nothing.
+
+    "release" stands for the released weights and features, "release:" before numbers for the released features.
 
     Raises:
         ValueError: it is not five numbers, or the weight of log p is not above 0.
     """
     if given is None or len(given) == 0:
         return ()
+    if isinstance(given, Weights):
+        return given
+    text, of_release = given, False
+    if isinstance(given, str):
+        name, _, numbers = given.partition(":")
+        of_release = name == RELEASE
+        text = numbers if of_release else given
+        if of_release and not numbers:
+            return Weights.of(RELEASED_WEIGHTS, True)
     try:
-        weights = tuple(float(part) for part in (given.split(",") if isinstance(given, str) else given))
+        weights = Weights.of([float(part) for part in (text.split(",") if isinstance(text, str) else text)], of_release)
     except (TypeError, ValueError):
-        weights = ()
+        weights = Weights()
     if len(weights) != len(FEATURES) or not all(map(math.isfinite, weights)) or weights[0] <= 0:
         shown = given if isinstance(given, str) else ",".join(map(str, given))
         raise ValueError(
             f"--extractive-weights {shown}: choose five numbers separated by commas, the weights of {FEATURES[0]} "
-            f"(above 0), {', '.join(FEATURES[1:-1])} and {FEATURES[-1]}"
+            f"(above 0), {', '.join(FEATURES[1:-1])} and {FEATURES[-1]}; or {RELEASE}, or {RELEASE}: and numbers"
         )
     return weights
 
@@ -94,9 +142,10 @@ class ExtractiveFeatures(ActiveTerm):
     """
 
     def __init__(self, words: Tensor, weights: Sequence[float]):
-        self.weights = weights
+        self.weights = weights if isinstance(weights, Weights) else Weights(weights)
         self.scale = weights[0]
         self.largest_gain = sum(max(0.0, weight) for weight in weights[1:])
+        self.end_always_counts = self.weights.of_release
         self.words = words
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
@@ -142,17 +191,25 @@ class ExtractiveFeatures(ActiveTerm):
             lprobs: (B, beam, W), by search id. tokens: (B, beam, t), search ids, start symbol included.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
+        near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(1).eq(last)  # (B, beam, S), whether the word at a place comes after the last one
+        follows = self._shifted(near).eq(last)  # (B, beam, S), whether the word at a place comes after the last one
         added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
-            added += trigram * self._of_words(follows & self._shifted(2).eq(tokens[:, :, -2:-1]))
-        place = torch.arange(self.words.shape[1], device=last.device)
-        last_place = torch.where(self.words[:, None].eq(last), place, -1).amax(dim=2, keepdim=True)  # (B, beam, 1)
-        added += reordering * (self.first[:, None] < last_place)
+            added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
+        added += reordering * (self.first[:, None] < self._place_of(last))
         lprobs.mul_(self.weights[0])
         columns = self.columns[:, None].expand_as(added)
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
+
+    def _place_of(self, last: Tensor) -> Tensor:
+        """The last place of words (B, beam, 1) in the documents, the first one for the release; -1: there is none."""
+        place = torch.arange(self.words.shape[1], device=last.device)
+        is_there = self.words[:, None].eq(last)  # (B, beam, S)
+        if not self.weights.of_release:
+            return torch.where(is_there, place, -1).amax(dim=2, keepdim=True)
+        first = torch.where(is_there, place, len(place)).amin(dim=2, keepdim=True)
+        return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
         """The word that stands so many places before each one, (B, 1, S)."""
@@ -179,11 +236,17 @@ def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
 
-def count_features(document: Sequence[int], summary: Sequence[int]) -> List[int]:
-    """The sums over a summary's words of all features but log p. :data:`NO_WORD` stands for what is no word."""
-    ngrams = [set(zip(*(document[start:] for start in range(n)))) for n in (1, 2, 3)]
+def count_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
+    """The sums over a summary's words of all features but log p. :data:`NO_WORD` stands for what is no word.
+
+    Args:
+        of_release: count the release's features.
+    """
+    near, far = Weights.of((), of_release).distances
+    ngrams = [set(zip(document)), set(zip(document, document[near:]))]
+    ngrams.append(set(zip(document, document[far - near :], document[far:])))
     first = {word: place for place, word in reversed([*enumerate(document)])}
-    last = {word: place for place, word in enumerate(document)}
+    last = first if of_release else {word: place for place, word in enumerate(document)}
     counts = [0, 0, 0, 0]
     for end in range(1, len(summary) + 1):
         for size, known in enumerate(ngrams, 1):
@@ -206,7 +269,7 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
         for hypothesis in hypotheses:
             tokens = hypothesis["tokens"]
             words = tokens.masked_fill(_is_no_word(tokens, dictionary), NO_WORD).tolist()
-            counts = count_features(document, words)
+            counts = count_features(document, words, is_of_release(weights))
             total = float(hypothesis["positional_scores"].sum())
             log_prob = (total - sum(weight * count for weight, count in zip(weights[1:], counts))) / weights[0]
             hypothesis["features"] = torch.tensor([log_prob, *counts])

@@ -120,6 +120,7 @@ class _Settings:
         self.tokens_to_suppress = settings.get("tokens_to_suppress", ())
         self.ngram_ignore_tokens = settings.get("ngram_ignore_tokens", "").split()
         self.min_sentences = settings.get("min_sentences", 0)
+        self.exact_length = settings.get("exact_length", 0)
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])

@@ -14,9 +14,9 @@ from scripted import scripted_model
 from shortlists import make_shortlist, random_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features
+from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features, parse_weights
 
-V, UNK = 44, 3
+V, BOS, UNK = 44, 0, 3
 TASK = make_task(tail=30)
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31, 8, 45], [70, UNK, 71, 70, 12], [52]]
 WEIGHTS = (0.9, 1.5, 1.0, -2.0, 0.7)
@@ -186,7 +186,7 @@ def next_words(model, document, before):
     with torch.no_grad():
         logits, _ = model(source, None, torch.tensor([before]))
     scores = logits[0, -1].log_softmax(0).tolist()
-    return [(word, score) for word, score in enumerate(scores) if word not in (PAD, EOS, UNK)]
+    return [(word, score) for word, score in enumerate(scores) if word not in (BOS, PAD, EOS, UNK)]
 
 
 def test_what_does_not_go_together_is_refused():
@@ -214,3 +214,68 @@ def test_what_a_search_alone_does_is_refused_where_references_are_scored(option,
     task = make_task(**{option: value})
     with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {value} has no effect with --score-reference"):
         task.build_generator([make_model("etads", task)], Namespace(score_reference=True))
+
+
+RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
+
+
+def test_the_released_features_are_those_of_its_code():
+    """Its bigrams of the document leave a word out, so that a copied phrase has none."""
+    a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
+
+    def bonus(title, weights):
+        counts = count_features(document, title, weights.of_release)
+        return sum(weight * count for weight, count in zip(weights[1:], counts))
+
+    release = parse_weights("release")
+    paper = parse_weights(",".join(map(str, release)))
+    assert bonus([a, b, c, d], release) == pytest.approx(19.40, abs=0.005)
+    assert bonus([a, b, c, d], paper) == pytest.approx(-3.73, abs=0.005)
+    assert reference_abs.released_features(document, [a], c) == [1, 1, 0, 0]
+    assert reference_abs.released_features(document, [a], b) == [1, 0, 0, 0]
+    generator = torch.Generator().manual_seed(4)
+    documents = torch.randint(0, 6, (40, 9), generator=generator)
+    tokens = torch.randint(0, 8, (40, 2, 6), generator=generator)
+    seen = torch.zeros(4)
+    for step in range(1, 7):
+        lprobs = torch.randn(40, 2, 8, generator=generator)
+        got = lprobs.clone()
+        ExtractiveFeatures(documents, parse_weights(RELEASED)).add_to(got, tokens[:, :, :step])
+        for row, words in enumerate(documents.tolist()):
+            for beam, before in enumerate(tokens[row, :, :step].tolist()):
+                for word in range(8):
+                    counts = reference_abs.released_features(words, before, word)
+                    seen += torch.tensor(counts)
+                    values = [lprobs[row, beam, word].item(), *counts]
+                    expected = sum(weight * value for weight, value in zip(WEIGHTS, values))
+                    assert got[row, beam, word].item() == pytest.approx(expected, abs=1e-5)
+    assert (seen > 20).all()
+    for words, (summary, _) in zip(documents.tolist(), tokens.tolist()):
+        steps = [reference_abs.released_features(words, summary[:n], word) for n, word in enumerate(summary)]
+        assert count_features(words, summary, of_release=True) == [sum(column) for column in zip(*steps)]
+
+
+def test_with_the_released_features_the_end_counts_at_an_exact_length():
+    """It is an addend of the final score in the release; it was 0 for all."""
+    options = {"exact_length": 4, "no_repeat_ngram_size": 1}
+    for found in summaries([model_of("none")], extractive_weights=RELEASED, **options):
+        assert all(hypothesis["positional_scores"][-1] < -0.01 for hypothesis in found)
+        assert all(len(hypothesis["tokens"]) == 5 for hypothesis in found)
+    for found in summaries([model_of("none")], extractive_weights=WEIGHTS, **options):
+        assert all(hypothesis["positional_scores"][-1] == 0 for hypothesis in found)
+
+
+def test_titles_of_an_exact_length_have_no_begin_symbol(monkeypatch):
+    """A random model wrote it, which fairseq-generate does not print."""
+    begin = TASK.target_dictionary.bos()
+    model = model_of("none")
+    plain = model.get_normalized_probs
+
+    def eager(*args, **kwargs):
+        scores = plain(*args, **kwargs)
+        scores[..., begin] = 0.0
+        return scores
+
+    monkeypatch.setattr(model, "get_normalized_probs", eager)
+    assert any(begin in one["tokens"].tolist() for found in summaries([model]) for one in found)
+    assert not any(begin in one["tokens"].tolist() for found in summaries([model], exact_length=4) for one in found)
