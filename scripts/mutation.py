@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which faults would the tests not notice? Puts thousands of small ones into the code, one after the other.
+"""Find faults that the tests would not notice: put thousands of small ones into the code, one after the other.
 
   scripts/mutation.py [options] [MODULE ...]
 
@@ -150,7 +150,7 @@ def main():
         description="\n".join([lines[0], *lines[3:]]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "fairseq_etads" / "__init__.py").read_text())
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "fairseq_etads" / "version.py").read_text())
     parser.add_argument("--version", action="version", version=f"mutation.py {version[1] if version else '?'}")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of these (default: all): {', '.join(TESTS)}")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
