@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which faults would the tests not notice? Puts thousands of small ones into the code, one after the other.
+"""Find faults that the tests would not notice: put thousands of small ones into the code, one after the other.
 
   scripts/mutation.py [options] [MODULE ...]
 

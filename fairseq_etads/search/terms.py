@@ -43,7 +43,7 @@ class ActiveTerm(abc.ABC):
         largest_gain: the most that the term adds to a word's score in one step. Early stopping relies on it; infinity,
             the default, is always right and lets no search with ``--early-stopping admissible`` end early.
         scale: the factor, above 0, by which the term multiplies the scores that it is given before it adds to them.
-        end_always_counts: whether the score of the end symbol counts where the length is given (``--exact-length``), too.
+        end_always_counts: whether the end symbol's score counts even where ``--exact-length`` gives the length.
     """
 
     largest_gain: float = math.inf

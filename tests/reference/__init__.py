@@ -12,7 +12,7 @@ equation has to itself.
 
 from typing import Dict, List, NamedTuple
 
-from .abs import extractive_features, next_word
+from .abs import extractive_features, next_word, released_features
 from .attention import (
     additive_scores,
     focal_bias,
@@ -416,6 +416,12 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "extractive_features",
             "systems.abs.features.count_features",
             "systems/abs/test_extractive.py::test_the_features_of_each_word_are_those_of_a_loop",
+        ),
+        Equation(
+            "authors' code, extractive features",
+            "released_features",
+            "systems.abs.features.count_features",
+            "systems/abs/test_extractive.py::test_the_released_features_are_those_of_its_code",
         ),
     ],
     "RAS, Chopra et al. 2016": [

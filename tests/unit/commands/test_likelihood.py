@@ -1,6 +1,8 @@
 """Likelihoods of references: those of a loop over the words, kept and made anew when they must be; tests with seeds."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -136,7 +138,18 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
     assert "trainings:2,1" in report["signature"]
 
 
-def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys):
+@pytest.fixture
+def scoring_here(monkeypatch):
+    """etads-compare scores in this process: starting another one takes seconds, and one test does."""
+
+    def run_here(command, **_):
+        assert command[:3] == [sys.executable, "-m", likelihood.__name__]
+        return subprocess.CompletedProcess(command, likelihood.main(command[3:]))
+
+    monkeypatch.setattr(compare_command.subprocess, "run", run_here)
+
+
+def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_here):
     folder, _ = run
     for name, known, summaries, message in (
         ("fewer", V - 30, SUMMARIES, "are unknown words"),
