@@ -288,7 +288,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Paulus et al. 2017, section 2.5: no repeated n-gram",
             "repeats",
-            "search.blocking.NGramBlocker",
+            "search.rules.NGramBlocker",
             "search/test_blocking.py::test_blocking_leaves_no_repeats",
         ),
         Equation(
