@@ -12,7 +12,7 @@ The authors' release (NAMAS) computes other features, to which its weights belon
 
 import copy
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -243,7 +243,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
         of_release: count the release's features.
     """
     near, far = Weights.of((), of_release).distances
-    ngrams = [set(zip(document)), set(zip(document, document[near:]))]
+    ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
     ngrams.append(set(zip(document, document[far - near :], document[far:])))
     first = {word: place for place, word in reversed([*enumerate(document)])}
     last = first if of_release else {word: place for place, word in enumerate(document)}
