@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import signal
 import sys
 from multiprocessing import forkserver
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(config, items):
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], 0))
+        items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], math.inf))
 
 
 @pytest.hookimpl(tryfirst=True)

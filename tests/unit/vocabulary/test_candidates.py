@@ -56,6 +56,23 @@ def test_special_symbols_keep_their_numbers_and_columns_lead_back():
             assert column == UNK
 
 
+def test_columns_are_turned_back_into_extended_ids():
+    found = Candidates(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
+    ids = torch.cat([found.words, torch.arange(SIZE, SIZE + 3)])  # every candidate, and three slots
+    assert found.extended_ids(found.columns(ids)).equal(ids)
+    assert found.extended_ids(found.columns(ids)[None]).equal(ids[None])
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradient):
+    found = Candidates(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=False)
+    logits = torch.zeros(len(found.allowed), 1, len(found))
+    with torch.set_grad_enabled(gradient):
+        restricted = found.restrict(logits)
+    assert restricted.isinf().any()
+    assert bool(logits.isinf().any()) is not gradient
+
+
 def test_scores_are_spread_over_the_words_that_they_belong_to():
     found = Candidates(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=True)
     scores = torch.randn(2, 3, len(found) + 2)
