@@ -38,7 +38,7 @@ complete -o filenames -o bashdefault -F _etads etads {installed}
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="etads-completion",
+        prog="etads completion",
         description="Print the completion of commands, options and their values for a shell.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="""\

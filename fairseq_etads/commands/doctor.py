@@ -16,7 +16,7 @@ from ..version import version
 
 PACKAGES = (
     "torch",
-    "fairseq-fixed",
+    "fairseq_fixed",
     "numpy",
     "safetensors",
     "sacremoses",
@@ -29,7 +29,7 @@ DOCUMENT = "Vim is an almost compatible version of the UNIX editor Vi. Many new 
 
 def _parser() -> argparse.ArgumentParser:
     return Parser(
-        prog="etads-doctor",
+        prog="etads doctor",
         description="Show versions, processor, threads, devices and optional parts; summarise a sentence as a test.",
         epilog="example:  etads doctor    (the exit status is 1 if the self-test fails)",
     )
@@ -40,9 +40,9 @@ def _versions() -> Iterator[Tuple[str, str]]:
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     for name in PACKAGES:
         try:
-            yield name, metadata.version(name)
+            yield name.replace("_", "-"), metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield name, "not installed"
+            yield name.replace("_", "-"), "not installed"
 
 
 def _machine() -> Iterator[Tuple[str, str]]:
@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> None:
     try:
         _test()
     except Exception as error:
-        print(f"etads-doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"etads doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)
 
 
