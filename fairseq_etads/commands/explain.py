@@ -151,7 +151,7 @@ def _write(path: str, text: str) -> None:
 def _explain(args: argparse.Namespace) -> None:
     _check(args)
     config = read_config(args.folder)
-    call_options.search_settings({**config.decoding, **call_options.given_on(args)})
+    call_options.call_settings(config.decoding, call_options.given_on(args))
     kind, documents = _documents(args)
 
     def say(text: str) -> None:

@@ -114,7 +114,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
 def _export(args: argparse.Namespace) -> None:
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    call_options.search_settings(decoding)
+    call_options.call_settings(call_options.DEFAULTS, decoding)
     prepared = args.prepared or args.run / "prepared"
     checkpoint = _checkpoint(args)
     info = _card_info(args, prepared)

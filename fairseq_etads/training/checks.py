@@ -4,7 +4,6 @@ An option counts as given if its value is not the default: the default changes n
 """
 
 import logging
-from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
@@ -13,6 +12,7 @@ from omegaconf import OmegaConf
 
 from ..layers.capabilities import decoder_capabilities, pointer_of
 from ..search.generator import SummaryGenerator
+from ..search.options import DecodingOptions, facts_of, without_effect
 from .nll_options import LABELLED, OURS, SELECTING, SummarizationNLLConfig, check_criterion
 from .options import SummarizationConfig
 
@@ -24,12 +24,6 @@ _ONLY_ITERATIVE = (
 )
 _ONLY_TWO_PASSES = ("beam_mt", "max_len_a_mt", "max_len_b_mt", "lenpen_mt")
 _DEPRECATED = ("no_early_stop", "no_beamable_mm")
-_DECODING = (
-    *("allow_unk", "replace_unknown", "coverage_penalty", "coverage_penalty_type", "stepwise_coverage_penalty"),
-    *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
-    *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor", "shortlist"),
-    *("extractive_weights", "recombine"),
-)
 _SCORING = ("samples", "print_samples")
 _AUXILIARY = ("data", "every", "batch_size", "words", "keep_case")
 _GENERATING = ("args", "post_process", "detok", "detok_args")
@@ -223,7 +217,7 @@ def check_task_options(task_cfg: Any) -> None:
     for option in _AUXILIARY:
         _need(given, f"auxiliary_{option}", str(task_cfg.auxiliary_task) != "none", "--auxiliary-task")
     _need(given, "eval_rouge_detok_args", task_cfg.eval_rouge_detok, "--eval-rouge-detok")
-    ignored = [_shown(option, given[option]) for option in _DECODING if option in given]
+    ignored = [_shown(option.name, given[option.name]) for option in fields(DecodingOptions) if option.name in given]
     if ignored and not generates:
         logger.warning(
             f"{', '.join(ignored)}: an option of decoding has no effect in training without --eval-rouge or "
@@ -243,28 +237,11 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """
     own = list(_defaults(SummarizationConfig))
     given = {**_given(task_cfg, own), **_given(args, _defaults(GenerationConfig))}
-    task_cfg = Namespace(**{name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own})
-    normalised = not given.get("unnormalized", False)
-    for option, active, needed in (
-        ("coverage_penalty_type", task_cfg.coverage_penalty, "--coverage-penalty"),
-        ("length_penalty_beta", str(task_cfg.length_penalty_type) == "wu", "--length-penalty-type wu"),
-        ("ngram_ignore_tokens", given.get("no_repeat_ngram_size"), "--no-repeat-ngram-size"),
-        ("allow_unk", has_pointer, "a model with --pointer"),
-        ("selection_threshold", task_cfg.selection, "--selection"),
-        ("selection_factor", task_cfg.selection, "--selection"),
-        ("diverse_beam_strength", given.get("diverse_beam_groups", -1) > 0, "--diverse-beam-groups"),
-        ("retain_dropout_modules", given.get("retain_dropout"), "--retain-dropout"),
-        ("lm_weight", given.get("lm_path"), "--lm-path"),
-    ):
-        _need(given, option, active, needed)
-    for option in ("lenpen", "length_penalty_type"):
-        if option in given and not normalised:
-            raise ValueError(f"{_shown(option, given[option])} has no effect with --unnormalized: choose one")
-    if "unkpen" in given and has_pointer and not task_cfg.allow_unk:
-        raise ValueError(
-            f"--unkpen {given['unkpen']} has no effect on models with --pointer, which never write the unknown word: "
-            "leave it out, or give --allow-unk"
-        )
+    present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
+    present.update({name: value for name, value in given.items() if name not in present})
+    idle = without_effect(given, present, facts_of(has_pointer, bool(present["allow_unk"])))
+    if idle:
+        raise ValueError(idle)
     for options, reason in (
         (_ONLY_ITERATIVE, "is for models that do not write from left to right"),
         (_ONLY_TWO_PASSES, "is for models that translate speech in two passes"),

@@ -42,7 +42,8 @@ PER_CALL = {
     "length_penalty_type": "wu", "length_penalty_beta": 3.0, "ngram_ignore_tokens": "w1 w2", "exact_length": 4,
     "early_stopping": "admissible", "infer_dtype": "int8", "allow_unk": True, "max_len": 9, "nbest": 2,
     "tokens_to_suppress": ["w5"], "keep_attention": True, "print_alignment": "hard", "replace_unk": True,
-    "copied_positions": True, "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5], "recombine": 2,
+    "copied_positions": True, "max_len_per_document": False, "recombine": 2,
+    "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5],
 }  # fmt: skip
 FAIRSEQS = {
     "max_len_a": 0.5, "max_len_b": 9, "min_len": 2, "temperature": 1.5, "no_repeat_ngram_size": 2,
