@@ -20,8 +20,8 @@ from fairseq import checkpoint_utils
 from machines import machine
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.choices import EARLY_STOPPING
 from fairseq_etads.search.ensemble import Ensemble
+from fairseq_etads.search.options import EARLY_STOPPING
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 

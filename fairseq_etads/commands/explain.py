@@ -155,7 +155,7 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-explain``."""
     _check(args)
     config = read_config(args.folder)
-    call_options.search_settings({**config.decoding, **call_options.given_on(args)})
+    call_options.call_settings(config.decoding, call_options.given_on(args))
     kind, documents = _documents(args)
 
     def say(text: str) -> None:

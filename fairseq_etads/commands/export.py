@@ -116,7 +116,7 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    call_options.search_settings(decoding)
+    call_options.call_settings(call_options.DEFAULTS, decoding)
     prepared = args.prepared or args.run / "prepared"
     checkpoint = _checkpoint(args)
     info = _card_info(args, prepared)

@@ -251,7 +251,7 @@ def main(args: argparse.Namespace) -> None:
         if getattr(args, name) < 1:
             raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
-    call_options.search_settings({**config.decoding, **call_options.given_on(args)})
+    call_options.call_settings(config.decoding, call_options.given_on(args))
     kind = kind_of_inputs(args.files, args.input_format)
     report = _Report(args.quiet)
     advice = {

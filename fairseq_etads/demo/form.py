@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..search import call_options
-from ..search.settings import present_value
+from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that the page shows at once; the others are behind a click."""
@@ -57,7 +57,7 @@ def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
 
     What depends on the model is checked later, by the summarizer.
     """
-    call_options.search_settings({**decoding, **options})
+    call_options.call_settings(decoding, options)
     values = defaults(decoding)
     for name in sorted(options.keys() & MOST.keys()):
         most = _most(name, values[name])

@@ -1,28 +1,56 @@
-"""The options of decoding under the names that users know from the command line; without torch and fairseq.
+"""The options of a call: decoding for model folders, ``Summarizer`` and commands, without torch and fairseq.
 
 Model folders store them as defaults, :meth:`Summarizer.summarize` takes them by name, ``etads-summarize`` and
-``etads-export`` as ``--name``. What they mean is said in :class:`~fairseq_etads.search.settings.SearchSettings`.
+``etads-export`` as ``--name``. ``options.py`` declares them.
 """
 
 import argparse
 import difflib
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from .choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
+from . import options
+from .options import DECLARED, LARGEST, flag
+
+_NAMES = (
+    "beam",
+    "min_len",
+    "max_len",
+    "max_len_a",
+    "exact_length",
+    "min_sentences",
+    "lenpen",
+    "length_penalty_type",
+    "length_penalty_beta",
+    "coverage_penalty",
+    "coverage_penalty_type",
+    "stepwise_coverage_penalty",
+    "no_repeat_ngram_size",
+    "ngram_ignore_tokens",
+    "extractive_weights",
+    "recombine",
+    "early_stopping",
+    "temperature",
+    "allow_unk",
+    "replace_unknown",
+    "unkpen",
+    "infer_dtype",
+    "shortlist",
+)
+_SHORTLIST_HELP = "write words of the folder's shortlist alone, which is faster with a large vocabulary"
 
 
 class CallOption(NamedTuple):
-    """An option of decoding.
+    """An option of a call.
 
     Attributes:
-        setting: what :class:`SearchSettings` calls it.
-        kind: int, float, bool or str.
-        help: for ``--help``.
+        declared: its name in ``options.py``. setting: its name in :class:`SearchSettings`.
+        kind: int, float, bool or str. help: for ``--help``.
         choices: the values of a choice; None stands for "decide by the model and the other options".
         least: smallest value of a number.
     """
 
+    declared: str
     setting: str
     kind: type
     help: str
@@ -30,125 +58,112 @@ class CallOption(NamedTuple):
     least: Optional[float] = None
 
 
-LARGEST = 1_000_000
-"""No number of tokens or hypotheses is larger."""
+def _call_option(name: str) -> CallOption:
+    if name == "shortlist":  # a file of the folder: a call says whether it is used
+        return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
+    declared = "max_len_b" if name == "max_len" else name
+    metadata = DECLARED[declared].metadata
+    least = metadata.get("least_in_call", metadata.get("least"))
+    setting, kind = options.setting_of(declared), options.kind_of(declared)
+    return CallOption(declared, setting, kind, metadata["help"], metadata.get("choices", ()), least)
 
-OPTIONS: Dict[str, CallOption] = {
-    "beam": CallOption("beam_size", int, "beam size", least=1),
-    "min_len": CallOption("min_len", int, "fewest tokens of a summary", least=0),
-    "max_len": CallOption("max_len_b", int, "most tokens of a summary", least=1),
-    "max_len_a": CallOption("max_len_a", float, "and so many more for each token of the document", least=0),
-    "exact_length": CallOption("exact_length", int, "write exactly N tokens (0: off)", least=0),
-    "min_sentences": CallOption("min_sentences", int, "fewest sentences, which <q> separates (0: off)", least=0),
-    "lenpen": CallOption("len_penalty", float, "length penalty: below 1 for shorter summaries, above 1 for longer"),
-    "length_penalty_type": CallOption(
-        "length_penalty_type", str, "what --lenpen means: avg as in fairseq, wu as in ETADS", LENGTH_KINDS
-    ),
-    "length_penalty_beta": CallOption("length_penalty_beta", float, "beta of --length-penalty-type wu"),
-    "coverage_penalty": CallOption("coverage_penalty", float, "weight of the coverage penalty (0: off)", least=0),
-    "coverage_penalty_type": CallOption(
-        "coverage_penalty_type", str, "summary: a price for reading twice; wu: for leaving unread", COVERAGE_KINDS
-    ),
-    "stepwise_coverage_penalty": CallOption(
-        "stepwise_coverage_penalty", bool, "let the coverage penalty steer the beam at every step"
-    ),
-    "no_repeat_ngram_size": CallOption(
-        "no_repeat_ngram_size", int, "no N tokens of a summary occur in it twice (0: off)", least=0
-    ),
-    "ngram_ignore_tokens": CallOption(
-        "ngram_ignore_tokens", str, "tokens, separated by spaces, that may repeat in spite of that"
-    ),
-    "extractive_weights": CallOption(
-        "extractive_weights", str, "weights of log p and of the document's words, bigrams, trigrams and their order"
-    ),
-    "recombine": CallOption(
-        "recombine", int, "of hypotheses with the same last N tokens only the best goes on (0: off)", least=0
-    ),
-    "early_stopping": CallOption(
-        "early_stopping", str, "when the search for a summary ends, see docs/decoding.md", EARLY_STOPPING
-    ),
-    "temperature": CallOption("temperature", float, "divides the logits"),
-    "allow_unk": CallOption("allow_unk", bool, "let models with a pointer write the unknown word"),
-    "replace_unknown": CallOption(
-        "replace_unk", bool, "write the document's most attended word in the place of an unknown one"
-    ),
-    "unkpen": CallOption("unk_penalty", float, "subtracted from the unknown word's log-probability"),
-    "infer_dtype": CallOption(
-        "infer_dtype",
-        str,
-        "number format of the model's products; auto tries which is the fastest on this processor",
-        INFER_DTYPES,
-    ),
-    "shortlist": CallOption(
-        "shortlist", bool, "write words of the folder's shortlist alone, which is faster with a large vocabulary"
-    ),
-}
+
+OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
 """Name -> option. On a command line the name has dashes for underscores. "shortlist" is no setting of the search: a
 model folder may have one."""
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
-"""Where these differ from :class:`SearchSettings`; they are those of ``scripts/generate.sh``."""
-
-_KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+"""Written into every model folder."""
 
 
-def flag(name: str) -> str:
-    """An option as on a command line."""
-    return f"--{name.replace('_', '-')}"
+def default_of(name: str) -> Any:
+    """The value of an option that neither a call nor its folder sets."""
+    option = OPTIONS[name]
+    return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
-def check(options: Dict[str, Any]) -> Dict[str, Any]:
+def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
+    """The value of an option of a call.
+
+    Args:
+        decoding: options that are set; others have their defaults.
+    """
+    return decoding.get(name, default_of(name))
+
+
+def check(given: Dict[str, Any]) -> Dict[str, Any]:
     """The options, if each exists and has a possible value.
 
     Raises:
         InputError: names the option, the value and the values there are.
     """
-    for name, value in options.items():
+    for name, value in given.items():
         if name not in OPTIONS:
             raise InputError(_unknown(name))
-        problem = _problem(OPTIONS[name], value)
-        if problem:
-            raise InputError(f"{flag(name)} {_shown(value)}: choose {problem}")
-    return options
+        refused = _refusal(name, value)
+        if refused:
+            raise InputError(refused)
+    return given
 
 
 def _unknown(name: str) -> str:
+    written = name if isinstance(name, str) else repr(name)
     close = difflib.get_close_matches(str(name), OPTIONS, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
-    return f"there is no option {_shown(name)} of decoding{meant} There are {', '.join(OPTIONS)}"
+    return f"there is no option {written} of decoding{meant} There are {', '.join(OPTIONS)}"
 
 
-def _shown(value: Any) -> str:
-    shown = value if isinstance(value, str) else repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
-
-
-def _problem(option: CallOption, value: Any) -> str:
-    """What a value should be, if it is something else; otherwise empty."""
-    if option.choices:
-        known = value is None and option.setting in ("early_stopping", "infer_dtype")
-        return "" if known or value in option.choices else f"one of {', '.join(option.choices)}"
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fits = isinstance(value, option.kind) if option.kind in (bool, str) else is_number
-    if not fits or (option.kind is int and not isinstance(value, int)):
-        return _KINDS[option.kind]
-    if is_number and not abs(value) <= LARGEST:  # NaN is not either
-        return f"a number of at most {LARGEST:,}"
+def _refusal(name: str, value: Any) -> str:
+    """Why a value is refused; otherwise empty."""
+    option = OPTIONS[name]
+    if name == "shortlist":
+        return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
+    refused = options.refusal(option.declared, value).replace(flag(option.declared), flag(name))
+    if refused or option.choices or option.kind not in (int, float):
+        return refused
+    if not abs(value) <= LARGEST:
+        return f"{flag(name)} {value}: choose a number of at most {LARGEST:,}"
     if option.least is not None and value < option.least:
-        return f"{option.least} or more"
+        return f"{flag(name)} {value}: choose {option.least} or more"
     return ""
 
 
-def search_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Checked options under the names of :class:`SearchSettings`, with :data:`DEFAULTS` where they say nothing.
+def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
+    """Checked options under the names of :class:`SearchSettings`, with :data:`DEFAULTS` for those that are not set.
 
     Raises:
         InputError: see :func:`check`; or the shortest summary would be longer than the longest.
     """
-    given = {**DEFAULTS, **check(options)}
-    if not given.get("max_len_a") and not given.get("exact_length") and given["min_len"] > given["max_len"]:
-        raise InputError(f"--min-len {given['min_len']}: choose at most --max-len, which is {given['max_len']}")
-    return {OPTIONS[name].setting: value for name, value in given.items()}
+    together = {**DEFAULTS, **check(decoding)}
+    if not together.get("max_len_a") and not together.get("exact_length") and together["min_len"] > together["max_len"]:
+        raise InputError(f"--min-len {together['min_len']}: choose at most --max-len, which is {together['max_len']}")
+    return {OPTIONS[name].setting: value for name, value in together.items()}
+
+
+def call_settings(
+    folder: Mapping[str, Any], given: Dict[str, Any], has_pointer: Optional[bool] = None
+) -> Dict[str, Any]:
+    """The settings of a call, as :func:`search_settings`.
+
+    Args:
+        folder: the folder's defaults, which may hold options without effect. given: the call's own options.
+        has_pointer: whether the model can copy; None: not known yet, and not checked.
+
+    Raises:
+        InputError: see :func:`search_settings`; or an option of the call has no effect.
+    """
+    together = {**folder, **given}
+    settings = search_settings(together)
+    new = {
+        name: value
+        for name, value in given.items()
+        if value != default_of(name) and not (name in folder and value == folder[name])
+    }
+    facts = {} if has_pointer is None else options.facts_of(has_pointer, bool(present_value("allow_unk", together)))
+    idle = options.without_effect(new, {name: present_value(name, together) for name in OPTIONS}, facts)
+    if idle:
+        raise InputError(idle)
+    return settings
 
 
 class _Switch(argparse.Action):

@@ -26,7 +26,7 @@ from ..layers.heads import SELF_ATTENTION_INPUTS
 from ..layers.recurrent import OutputLayer
 from ..layers.transformer import SummaryAttention
 from ..platform import compat
-from .choices import INFER_DTYPES
+from .options import INFER_DTYPES
 from .penalties import check_choice
 from .products import OUTPUT_BLOCK, DocumentAttention, Int8Linear, PackedLinear, WideLinear
 

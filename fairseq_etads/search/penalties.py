@@ -8,16 +8,22 @@ attention over the same |Y| steps.
 
 import math
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Optional, Tuple, TypeVar, Union
 
 import torch
 from torch import Tensor
 
-from .choices import COVERAGE_KINDS, LENGTH_KINDS
-
-LENGTH_PENALTY_BETA = 5.0
-"""The constant of Wu et al. 2016, equation 14."""
+from .options import (
+    BY_SETTING,
+    COVERAGE_KINDS,
+    LENGTH_KINDS,
+    LENGTH_PENALTY_BETA,
+    DecodingOptions,
+    FairseqOptions,
+    listed,
+    refusal,
+)
 
 Number = TypeVar("Number", int, float, Tensor)
 
@@ -25,22 +31,25 @@ Number = TypeVar("Number", int, float, Tensor)
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """``value``, if it is one of ``choices``; otherwise a ValueError that names the option and the choices."""
     if value not in choices:
-        raise ValueError(f'{option} "{value}": choose {", ".join(choices[:-1])} or {choices[-1]}')
+        raise ValueError(f'{option} "{value}": choose {listed(choices)}')
     return value
 
 
-def check_types(options: Any) -> None:
-    """Raise ValueError if a field of a dataclass of options is not the number or the switch that it must be."""
-    for field in fields(options):
-        value = getattr(options, field.name)
-        is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN is not itself
-        if (
-            (field.type is bool and not isinstance(value, bool))
-            or (field.type is float and not is_number)
-            or (field.type is int and not (is_number and isinstance(value, Integral)))
-        ):
-            kind = {bool: "True or False", int: "a whole number", float: "a number"}[field.type]
-            raise ValueError(f"--{field.name.replace('_', '-')} {value!r}: choose {kind}")
+def check_options(settings: Any) -> None:
+    """Raise ValueError if a field of a dataclass of settings has a value that it cannot have."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in BY_SETTING:
+            # of texts, the settings hold the parsed parts
+            problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
+        else:
+            is_right = field.type not in (bool, int) or (
+                isinstance(value, Integral) and isinstance(value, bool) == (field.type is bool)
+            )
+            kind = "True or False" if field.type is bool else "a whole number"
+            problem = "" if is_right else f"--{field.name.replace('_', '-')} {value!r}: choose {kind}"
+        if problem:
+            raise ValueError(problem)
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
@@ -90,7 +99,7 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """How hypotheses are scored. The fields are options of decoding, each declared here with its default.
+    """How hypotheses are scored. The fields are options of decoding, declared in :mod:`.options`.
 
     Attributes:
         len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0: no normalisation.
@@ -104,22 +113,16 @@ class Scoring:
         ValueError: a kind that does not exist or a number out of range.
     """
 
-    len_penalty: float = 1.0
-    normalize_scores: bool = True
-    length_penalty_type: str = "avg"
-    length_penalty_beta: float = LENGTH_PENALTY_BETA
-    coverage_penalty: float = 0.0
-    coverage_penalty_type: str = "summary"
-    stepwise_coverage_penalty: bool = False
+    len_penalty: float = FairseqOptions.lenpen
+    normalize_scores: bool = not FairseqOptions.unnormalized
+    length_penalty_type: str = DecodingOptions.length_penalty_type
+    length_penalty_beta: float = DecodingOptions.length_penalty_beta
+    coverage_penalty: float = DecodingOptions.coverage_penalty
+    coverage_penalty_type: str = DecodingOptions.coverage_penalty_type
+    stepwise_coverage_penalty: bool = DecodingOptions.stepwise_coverage_penalty
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_choice("--length-penalty-type", self.length_penalty_type, LENGTH_KINDS)
-        check_choice("--coverage-penalty-type", self.coverage_penalty_type, COVERAGE_KINDS)
-        if not self.coverage_penalty >= 0:
-            raise ValueError(f"--coverage-penalty {self.coverage_penalty}: choose 0 (off) or more")
-        if not self.length_penalty_beta > -1:
-            raise ValueError(f"--length-penalty-beta {self.length_penalty_beta}: choose more than -1")
+        check_options(self)
         if self.stepwise_coverage_penalty and not self.coverage_penalty:
             raise ValueError("--stepwise-coverage-penalty needs a weight: give --coverage-penalty too")
 

@@ -1,4 +1,4 @@
-"""The options of decoding, each declared once with its default, and what the models and the dictionary make of them."""
+"""The settings of a search: the options of decoding, and what the models and the dictionary make of them."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -9,17 +9,18 @@ from fairseq import search as fairseq_search
 from ..layers.pointer import Selection
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
-from .call_options import DEFAULTS, OPTIONS
-from .choices import ALIGNMENTS, EARLY_STOPPING, INFER_DTYPES
-from .penalties import Scoring, check_choice, check_types
-from .terms import SYSTEMS, parse_option
+from .options import SYSTEMS, DecodingOptions, FairseqOptions
+from .penalties import Scoring, check_options
+from .terms import parse_option
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The options of decoding; those that change the score are in ``scoring``.
+    """The settings of a search; those that change the score are in ``scoring``.
+
+    :mod:`.options` declares the options of users, with defaults and bounds.
 
     Attributes:
         beam_size: hypotheses of a document that are extended at every step (``--beam``).
@@ -60,31 +61,31 @@ class SearchSettings:
         ValueError: an option has an impossible value or does not go with another.
     """
 
-    beam_size: int = 1
-    max_len_a: float = 0
-    max_len_b: int = 200
+    beam_size: int = 1  # fairseq's SequenceGenerator has 1, its commands 5
+    max_len_a: float = FairseqOptions.max_len_a
+    max_len_b: int = FairseqOptions.max_len_b
     max_len: int = 0
-    min_len: int = 1
-    unk_penalty: float = 0.0
-    temperature: float = 1.0
-    match_source_len: bool = False
-    no_repeat_ngram_size: int = 0
-    lm_weight: float = 1.0
+    min_len: int = FairseqOptions.min_len
+    unk_penalty: float = FairseqOptions.unkpen
+    temperature: float = FairseqOptions.temperature
+    match_source_len: bool = FairseqOptions.match_source_len
+    no_repeat_ngram_size: int = FairseqOptions.no_repeat_ngram_size
+    lm_weight: float = 1.0  # fairseq's SequenceGenerator has 1, its commands 0
     extractive_weights: Tuple[float, ...] = ()
-    recombine: int = 0
+    recombine: int = DecodingOptions.recombine
     tokens_to_suppress: Tuple[str, ...] = ()
     ngram_ignore_tokens: Tuple[str, ...] = ()
-    exact_length: int = 0
-    min_sentences: int = 0
-    selection_threshold: float = 0.15
-    selection_factor: float = 2.0
-    early_stopping: Optional[str] = None
-    nbest: int = 1
-    infer_dtype: Optional[str] = None
+    exact_length: int = DecodingOptions.exact_length
+    min_sentences: int = DecodingOptions.min_sentences
+    selection_threshold: float = DecodingOptions.selection_threshold
+    selection_factor: float = DecodingOptions.selection_factor
+    early_stopping: Optional[str] = DecodingOptions.early_stopping
+    nbest: int = FairseqOptions.nbest
+    infer_dtype: Optional[str] = DecodingOptions.infer_dtype
     keep_attention: bool = True
-    print_alignment: Optional[str] = None
-    allow_unk: bool = False
-    replace_unk: bool = False
+    print_alignment: Optional[str] = FairseqOptions.print_alignment
+    allow_unk: bool = DecodingOptions.allow_unk
+    replace_unk: bool = DecodingOptions.replace_unknown
     copied_positions: bool = False
     max_len_per_document: bool = False
     scoring: Scoring = Scoring()
@@ -111,36 +112,15 @@ class SearchSettings:
         return cls(scoring=Scoring(**scoring), **options)
 
     def __post_init__(self) -> None:
-        check_types(self)
-        for option, value, least in (
-            ("--beam", self.beam_size, 1),
-            ("--nbest", self.nbest, 1),
-            ("max_len", self.max_len, 0),
-            ("--no-repeat-ngram-size", self.no_repeat_ngram_size, 0),
-            ("--exact-length", self.exact_length, 0),
-            ("--min-sentences", self.min_sentences, 0),
-            ("--recombine", self.recombine, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{option} {value}: choose {least} or more{'' if least else ' (0: off)'}")
+        check_options(self)
+        if self.max_len < 0:
+            raise ValueError(f"max_len {self.max_len}: choose 0 or more (0: as many as the models have positions)")
         if self.nbest > self.beam_size:
             raise ValueError(f"--nbest {self.nbest}: choose at most --beam, which is {self.beam_size}")
         if self.exact_length and self.min_sentences:
             raise ValueError("--exact-length and --min-sentences exclude one another: choose one")
         if self.exact_length and self.match_source_len:
             raise ValueError("--exact-length and --match-source-len exclude one another: choose one")
-        for option, number in (("--temperature", self.temperature), ("--selection-factor", self.selection_factor)):
-            if not 0 < number < math.inf:
-                raise ValueError(f"{option} {number}: choose more than 0")
-        if not self.selection_threshold < 1:
-            raise ValueError(f"--selection-threshold {self.selection_threshold}: choose a number below 1")
-        for option, chosen, choices in (
-            ("--early-stopping", self.early_stopping, EARLY_STOPPING),
-            ("--infer-dtype", self.infer_dtype, INFER_DTYPES),
-            ("--print-alignment", self.print_alignment, ALIGNMENTS),
-        ):
-            if chosen is not None:
-                check_choice(option, chosen, choices)
         if self.print_alignment is not None and self.replace_unk:
             raise ValueError(
                 "--replace-unk (or --replace-unknown) and --print-alignment exclude one another: choose one"
@@ -259,16 +239,3 @@ def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int,
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
             raise ValueError(f'{option} "{word}": the dictionary has no such token among the known words')
     return ids
-
-
-_SETTING_DEFAULTS = {field.name: field.default for kind in (SearchSettings, Scoring) for field in fields(kind)}
-
-
-def present_value(name: str, decoding: Dict[str, Any]) -> Any:
-    """The value that an option of a call has.
-
-    Args:
-        name: of :data:`~fairseq_etads.search.call_options.OPTIONS`. decoding: options that are given; others have their
-            defaults.
-    """
-    return decoding.get(name, DEFAULTS.get(name, _SETTING_DEFAULTS.get(OPTIONS[name].setting, False)))

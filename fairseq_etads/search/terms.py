@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
+from .options import SYSTEMS, flag
 
 
 class TermBatch(NamedTuple):
@@ -108,8 +109,6 @@ class _OptionTerm(NamedTuple):
 
 
 _OPTION_TERMS: Dict[str, _OptionTerm] = {}
-SYSTEMS = {"extractive_weights": "abs"}
-"""Options of decoding that a system of ``fairseq_etads/systems/`` implements."""
 
 
 def register_option_term(option: str, parse: Callable[[Any], Any], make: Callable[[Any], SearchTerm]) -> None:
@@ -134,11 +133,10 @@ def parse_option(option: str, value: Any) -> Any:
         return _OPTION_TERMS[option].parse(value)
     if value is None or len(value) == 0:
         return ()
-    flag = f"--{option.replace('_', '-')}"
     shown = value if isinstance(value, str) else ",".join(map(str, value))
     raise ValueError(
-        f'{flag} {shown}: belongs to the system "{SYSTEMS[option]}", and this installation has no '
-        f"fairseq_etads/systems/{SYSTEMS[option]}: leave {flag} out"
+        f'{flag(option)} {shown}: belongs to the system "{SYSTEMS[option]}", and this installation has no '
+        f"fairseq_etads/systems/{SYSTEMS[option]}: leave {flag(option)} out"
     )
 
 

@@ -205,7 +205,7 @@ class Summarizer:
         Args:
             origins: find out which words are copied, which reads each document once more.
         """
-        settings = call_options.search_settings({**self.config.decoding, **decoding})
+        settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
         with self._lock:
             if key not in self._searches:

@@ -1,7 +1,7 @@
 """Options that would be ignored, because another one is not given or the model has no use for them, are refused."""
 
 import logging
-from argparse import Namespace
+from dataclasses import fields
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
@@ -9,6 +9,7 @@ from fairseq.dataclass.configs import GenerationConfig
 
 from ..layers.capabilities import Capabilities, pointer_kind, pointer_of
 from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
+from ..search.options import DecodingOptions, facts_of, without_effect
 from .nll import LABELLED, SELECTING, check_criterion
 from .options import SummarizationConfig
 
@@ -20,12 +21,7 @@ _ONLY_ITERATIVE = (
 )
 _ONLY_TWO_PASSES = ("beam_mt", "max_len_a_mt", "max_len_b_mt", "lenpen_mt")
 _DEPRECATED = ("no_early_stop", "no_beamable_mm")
-_DECODING = (
-    *("allow_unk", "replace_unknown", "coverage_penalty", "coverage_penalty_type", "stepwise_coverage_penalty"),
-    *("length_penalty_type", "length_penalty_beta", "ngram_ignore_tokens", "exact_length", "early_stopping"),
-    *("infer_dtype", "min_sentences", "selection", "selection_threshold", "selection_factor", "shortlist"),
-    *("extractive_weights", "recombine"),
-)
+_DECODING = tuple(option.name for option in fields(DecodingOptions))
 
 
 def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, selected_by: Tuple[str, ...]) -> None:
@@ -173,28 +169,11 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """
     own = list(defaults_of(SummarizationConfig))
     given = {**given_options(task_cfg, SummarizationConfig), **given_options(args, GenerationConfig)}
-    task_cfg = Namespace(**{name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own})
-    normalised = not given.get("unnormalized", False)
-    for option, active, needed in (
-        ("coverage_penalty_type", task_cfg.coverage_penalty, "--coverage-penalty"),
-        ("length_penalty_beta", str(task_cfg.length_penalty_type) == "wu", "--length-penalty-type wu"),
-        ("ngram_ignore_tokens", given.get("no_repeat_ngram_size"), "--no-repeat-ngram-size"),
-        ("allow_unk", has_pointer, "a model with --pointer"),
-        ("selection_threshold", task_cfg.selection, "--selection"),
-        ("selection_factor", task_cfg.selection, "--selection"),
-        ("diverse_beam_strength", given.get("diverse_beam_groups", -1) > 0, "--diverse-beam-groups"),
-        ("retain_dropout_modules", given.get("retain_dropout"), "--retain-dropout"),
-        ("lm_weight", given.get("lm_path"), "--lm-path"),
-    ):
-        _need(given, option, active, needed)
-    for option in ("lenpen", "length_penalty_type"):
-        if option in given and not normalised:
-            raise ValueError(f"{shown(option, given[option])} has no effect with --unnormalized: choose one")
-    if "unkpen" in given and has_pointer and not task_cfg.allow_unk:
-        raise ValueError(
-            f"--unkpen {given['unkpen']} has no effect on models with --pointer, which never write the unknown word: "
-            "leave it out, or give --allow-unk"
-        )
+    present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
+    present.update({name: value for name, value in given.items() if name not in present})
+    idle = without_effect(given, present, facts_of(has_pointer, bool(present["allow_unk"])))
+    if idle:
+        raise ValueError(idle)
     for options, reason in (
         (_ONLY_ITERATIVE, "is for models that do not write from left to right"),
         (_ONLY_TWO_PASSES, "is for models that translate speech in two passes"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Type
 
 from fairseq.data.indexed_dataset import get_available_dataset_impl
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -11,10 +11,9 @@ from omegaconf import II, DictConfig
 
 from ..platform.compat import replacements_file
 from ..platform.option_checks import Bounds
-from ..search.choices import COVERAGE_KINDS, EARLY_STOPPING, INFER_DTYPES, LENGTH_KINDS
-from ..search.penalties import Scoring
+from ..search.options import DecodingOptions, setting_of
 from ..search.settings import SearchSettings
-from ..text.words import SENTENCE_MARK, WORD_KINDS
+from ..text.words import WORD_KINDS
 from .validation import POST_PROCESS
 
 TRUNCATE_SOURCE = 400
@@ -24,9 +23,21 @@ TRUNCATE_TARGET = 100
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
+def _with_choices(config: Type[Any]) -> Type[Any]:
+    """Give the inherited options that are a choice the type by which fairseq's parser lists their values."""
+    for option in fields(DecodingOptions):
+        choices = option.metadata.get("choices")
+        if choices:
+            kind = ChoiceEnum(choices)
+            config.__annotations__[option.name] = kind if option.default is not None else Optional[kind]
+            setattr(config, option.name, field(default=option.default, metadata=option.metadata))
+    return config
+
+
 @dataclass
-class SummarizationConfig(FairseqDataclass):
-    """Options of ``--task summarization``."""
+@_with_choices
+class SummarizationConfig(DecodingOptions, FairseqDataclass):
+    """Options of ``--task summarization``; :class:`DecodingOptions` has those of decoding."""
 
     data: Optional[str] = field(
         default=None,
@@ -152,100 +163,6 @@ class SummarizationConfig(FairseqDataclass):
             "continue from there (0: only where --save-interval and --save-interval-updates say so)"
         },
     )
-    allow_unk: bool = field(
-        default=SearchSettings.allow_unk,
-        metadata={"help": "let pointer models write <unk>; by default they copy some word instead"},
-    )
-    replace_unknown: bool = field(
-        default=SearchSettings.replace_unk,
-        metadata={
-            "help": "write the document's most attended word in the place of an unknown one; fairseq's --replace-unk "
-            "does the same, but fairseq-generate refuses it for binarised data"
-        },
-    )
-    coverage_penalty: float = field(
-        default=Scoring.coverage_penalty,
-        metadata={"help": "weight of the coverage penalty in beam search (ETADS: 1; 0: off)"},
-    )
-    coverage_penalty_type: ChoiceEnum(COVERAGE_KINDS) = field(  # type: ignore[valid-type]
-        default=Scoring.coverage_penalty_type,
-        metadata={"help": "summary: a price for reading a word twice; wu: for leaving words unread"},
-    )
-    stepwise_coverage_penalty: bool = field(
-        default=Scoring.stepwise_coverage_penalty,
-        metadata={"help": "let the coverage penalty steer the beam at every step"},
-    )
-    length_penalty_type: ChoiceEnum(LENGTH_KINDS) = field(  # type: ignore[valid-type]
-        default=Scoring.length_penalty_type,
-        metadata={"help": "what --lenpen A means: avg divides by |Y|^A, wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)"},
-    )
-    length_penalty_beta: float = field(
-        default=Scoring.length_penalty_beta, metadata={"help": "beta of --length-penalty-type wu"}
-    )
-    ngram_ignore_tokens: str = field(
-        default=" ".join(SearchSettings.ngram_ignore_tokens),
-        metadata={"help": "tokens, separated by spaces, that may repeat in spite of --no-repeat-ngram-size"},
-    )
-    exact_length: int = field(
-        default=SearchSettings.exact_length,
-        metadata={"help": "produce exactly N tokens before the end symbol (0: off; --min-len does not count)"},
-    )
-    min_sentences: int = field(
-        default=SearchSettings.min_sentences,
-        metadata={
-            "help": f'do not end a summary before it has N sentences, which "{SENTENCE_MARK}" separates (0: off)'
-        },
-    )
-    extractive_weights: str = field(
-        default="",
-        metadata={
-            "help": "five weights separated by commas: of a word's log p, and of its being a word of the document, "
-            "ending a bigram of it, ending a trigram of it, and standing there before the last word (paper's "
-            "features); or release: the features and weights of the authors' code; or release: and five weights of its "
-            "features"
-        },
-    )
-    recombine: int = field(
-        default=SearchSettings.recombine,
-        metadata={"help": "of hypotheses with the same last N tokens only the best goes on (ABS: 5; 0: off)"},
-    )
-    selection: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "folder with the probabilities that etads-select wrote: --pointer soft copies only words that a "
-            "selector finds likely (Gehrmann et al. 2018; fairseq-generate only)"
-        },
-    )
-    selection_threshold: float = field(
-        default=SearchSettings.selection_threshold,
-        metadata={"help": "with --selection, words whose probability is above X may be copied"},
-    )
-    selection_factor: float = field(
-        default=SearchSettings.selection_factor,
-        metadata={
-            "help": "with --selection, the copying of each of these words is made X times as likely, before all "
-            "is divided by the sum"
-        },
-    )
-    shortlist: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "file that etads-shortlist made: the softmax runs over the words that are frequent or go with the "
-            "words of the document, which is faster with a large vocabulary (default: over all words)"
-        },
-    )
-    early_stopping: Optional[ChoiceEnum(EARLY_STOPPING)] = field(  # type: ignore[valid-type]
-        default=SearchSettings.early_stopping,
-        metadata={
-            "help": "when a document is finished. fairseq: when --beam hypotheses have ended; admissible: when no "
-            "unfinished one can still be better; heuristic: when none would be by ending at once, for half the work "
-            "(default: admissible with a coverage or wu length penalty, else fairseq)"
-        },
-    )
-    infer_dtype: Optional[ChoiceEnum(INFER_DTYPES)] = field(  # type: ignore[valid-type]
-        default=SearchSettings.infer_dtype,
-        metadata={"help": "number format in generation (default: the model's; auto tries which is the fastest here)"},
-    )
     eval_rouge: bool = field(
         default=False,
         metadata={
@@ -311,13 +228,22 @@ class SummarizationConfig(FairseqDataclass):
     required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
 
 
-_FAIRSEQS_NAMES = {
-    "beam": "beam_size", "lenpen": "len_penalty", "unkpen": "unk_penalty", "unnormalized": "normalize_scores",
-    **{name: name for name in ("max_len_a", "max_len_b", "min_len", "temperature", "match_source_len", "lm_weight",
-                               "no_repeat_ngram_size")},
-}  # fmt: skip
-"""What fairseq calls an option of decoding that it hands to the generator itself -> what the generator calls it."""
-_OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _FAIRSEQS_NAMES.values())
+_PASSED_BY_FAIRSEQ = (
+    "beam",
+    "lenpen",
+    "unkpen",
+    "unnormalized",
+    "max_len_a",
+    "max_len_b",
+    "min_len",
+    "temperature",
+    "match_source_len",
+    "lm_weight",
+    "no_repeat_ngram_size",
+)
+"""fairseq's options of decoding that its tasks hand to the generator themselves."""
+_PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
+_OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
     "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
     "sampling_topp", "score_reference",
@@ -361,5 +287,5 @@ def _refuse_unknown(args: Any) -> None:
     ours = {*_OWN_NAMES, "replace_unknown", "shortlist"}
     unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
     if unknown:
-        known = ", ".join(sorted({*ours, *_FAIRSEQS_NAMES, *_SEARCHES}))
+        known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))
         raise ValueError(f"there is no option {', '.join(unknown)} of decoding; choose of {known}")

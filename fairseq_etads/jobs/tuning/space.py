@@ -7,22 +7,11 @@ import numpy as np
 
 from ...platform.errors import InputError
 from ...search import call_options
-from ...search.call_options import OPTIONS, flag
-from ...search.settings import present_value
+from ...search.call_options import OPTIONS, present_value
+from ...search.options import DECLARED, LARGEST, flag
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
 """What is searched unless something else is asked for."""
-VALUES: Dict[str, Tuple[Any, ...]] = {
-    "beam": (1, 2, 3, 4, 5, 6, 8, 10),
-    "lenpen": tuple(round(0.1 * tenth, 1) for tenth in range(21)),
-    "coverage_penalty": (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
-    "no_repeat_ngram_size": (0, 2, 3, 4),
-    "length_penalty_beta": tuple(float(number) for number in range(11)),
-    "temperature": tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
-}
-"""Values of numbers that are searched unless others are given; those of lengths come from the references."""
-
-_NOT_TUNABLE = ("infer_dtype", "ngram_ignore_tokens", "shortlist", "extractive_weights")
 _MOST_VALUES = 1000
 _STEPS = 20
 
@@ -73,7 +62,7 @@ def _known(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
     if known not in OPTIONS:
         call_options.check({known: None})  # says which there are
-    if known in _NOT_TUNABLE:
+    if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
             f"{option} {name}: {flag(known)} cannot be searched; give it to etads-export or etads-summarize"
         )
@@ -120,7 +109,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= call_options.LARGEST:  # NaN is not either
+        if not abs(number) <= LARGEST:  # NaN is not either
             raise ValueError
         return number
     except ValueError:
@@ -158,8 +147,8 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
         values: Sequence[Any] = _few(min(1, present), max(middle, present))
     elif name == "max_len":
         values = _few(max(1, min(middle, present)), max(longest, present))
-    elif name in VALUES:
-        values = VALUES[name]
+    elif "tuned" in DECLARED[option.declared].metadata:
+        values = DECLARED[option.declared].metadata["tuned"]
     else:
         raise InputError(
             f"--search {name.replace('_', '-')}: which values? give --range {name.replace('_', '-')}=LOW:HIGH"

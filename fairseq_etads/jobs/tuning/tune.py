@@ -17,7 +17,7 @@ from ...evaluation.rouge import SEED as RESAMPLING_SEED
 from ...evaluation.rouge import Settings, pair_scores
 from ...evaluation.summaries import SENTENCE_MARK, split_summary
 from ...platform.errors import InputError
-from ...search.settings import present_value
+from ...search.call_options import present_value
 from ...summarizer import Summarizer
 from ...summarizer.folder.config import CONFIG, FolderConfig
 from ...summarizer.folder.loading import needed_files

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
-from ...search.call_options import flag
+from ...search.options import flag
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig
 

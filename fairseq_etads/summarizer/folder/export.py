@@ -15,8 +15,10 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
+from ...layers.capabilities import pointer_of
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
+from ...search import call_options
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
@@ -60,11 +62,13 @@ def export(
         decoding: defaults of decoding. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
 
     Raises:
-        InputError: the folder exists; the checkpoint is damaged, does not belong to the data or cannot be exported.
+        InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
+            to the data or cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
     tensors, shared = stored_form(model.state_dict(), dtype)

@@ -69,7 +69,9 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
         (["--license", "MIT: yes"], "--license 'MIT: yes': choose a short name"),
         (["--scores", "nowhere"], "nowhere: No such file"),
         (["--beam", "0"], "--beam 0: choose 1 or more"),
-        (["--lenpen", "nan"], "--lenpen nan: choose a number of at most"),
+        (["--lenpen", "nan"], "--lenpen nan: choose a number"),
+        (["--coverage-penalty-type", "wu"], "--coverage-penalty-type wu has no effect without --coverage-penalty"),
+        (["--unkpen", "2"], "--unkpen 2.0 has no effect on models with --pointer"),
         (["--min-len", "9", "--max-len", "8"], "--min-len 9: choose at most --max-len, which is 8"),
     ],
 )

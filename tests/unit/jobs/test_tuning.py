@@ -79,7 +79,7 @@ def test_values_of_a_range(name, text, values):
         ("lenpen", "1:2:3:4", r"choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas"),
         ("coverage_penalty", "-1:1", r"--range coverage-penalty=-1:1: --coverage-penalty -1.0: choose 0 or more"),
         ("beam", "0,5", r"--range beam=0,5: --beam 0: choose 1 or more"),
-        ("length_penalty_type", "mean", r"--length-penalty-type mean: choose one of avg, wu"),
+        ("length_penalty_type", "mean", r'--length-penalty-type "mean": choose avg or wu'),
         ("stepwise_coverage_penalty", "1", r"'1' is neither true nor false"),
     ],
 )

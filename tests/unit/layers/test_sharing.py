@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from fairseq_etads.commands.average import main
 from fairseq_etads.jobs.average import average_checkpoints
 from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, shared_names
-from fairseq_etads.search.choices import INFER_DTYPES
 from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.search.options import INFER_DTYPES
 
 SHARE = {"share_encoder_decoder_layers": True}
 PER_LAYER = 2 * (len(PROJECTIONS) + len(SUBLAYERS))  # a weight and a bias each

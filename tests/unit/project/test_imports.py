@@ -23,7 +23,7 @@ WITHOUT_FAIRSEQ = [
     *(f"text/{name}.py" for name in ("atomic", "csv_rows", "records", "resumable")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
-    *("data/nli_pairs.py", "search/choices.py", "search/call_options.py"),
+    *("data/nli_pairs.py", "search/options.py", "search/call_options.py"),
     *("summarizer/explanation.py", "summarizer/explanation_page.py"),
     *("summarizer/folder/config.py", "summarizer/folder/card.py"),
     *(f"jobs/tuning/{name}.py" for name in ("choices", "store", "mert")),

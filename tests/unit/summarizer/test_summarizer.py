@@ -239,16 +239,26 @@ def test_left_padding_does_not_shift_the_places(tmp_path):
         ({"beam_size": 2}, "there is no option beam_size of decoding"),
         ({"beam": 0}, "--beam 0: choose 1 or more"),
         ({"beam": True}, "--beam True: choose a whole number"),
-        ({"beam": "5"}, "--beam 5: choose a whole number"),
-        ({"lenpen": "x"}, "--lenpen x: choose a number"),
+        ({"beam": "5"}, '--beam "5": choose a whole number'),
+        ({"lenpen": "x"}, '--lenpen "x": choose a number'),
         ({"allow_unk": 1}, "--allow-unk 1: choose True or False"),
-        ({"length_penalty_type": "gnmt"}, "--length-penalty-type gnmt: choose one of avg, wu"),
-        ({"infer_dtype": "fp8"}, "--infer-dtype fp8: choose one of fp32, bf16, int8"),
+        ({"length_penalty_type": "gnmt"}, '--length-penalty-type "gnmt": choose avg or wu'),
+        ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, int8 or auto'),
         ({"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
         ({"temperature": 0}, "--temperature 0: choose more than 0"),
         ({"ngram_ignore_tokens": "nowhere"}, '--ngram-ignore-tokens "nowhere": the dictionary has no such token'),
         ({"stepwise_coverage_penalty": True}, "needs a weight: give --coverage-penalty too"),
         ({"exact_length": 30}, "--exact-length 30: choose 0 (off) to 20"),
+        ({"lenpen": 1000}, "--lenpen 1000: choose 100 or less"),
+        ({"lenpen": -1000}, "--lenpen -1000: choose -100 or more"),
+        ({"unkpen": 1.0}, "--unkpen 1.0 has no effect on models with --pointer"),
+        ({"length_penalty_beta": 3.0}, "--length-penalty-beta 3.0 has no effect without --length-penalty-type wu"),
+        ({"coverage_penalty_type": "wu"}, "--coverage-penalty-type wu has no effect without --coverage-penalty"),
+        ({"exact_length": 4, "min_len": 3}, "--min-len 3 has no effect with --exact-length 4: choose one"),
+        (
+            {"ngram_ignore_tokens": "w1", "no_repeat_ngram_size": 0},
+            "--ngram-ignore-tokens w1 has no effect without --no-repeat-ngram-size",
+        ),
         ({"max_tokens": 0}, "--max-tokens 0: choose a whole number, 1 or more"),
     ],
 )
@@ -275,6 +285,7 @@ def test_every_option_of_a_call_is_one_of_the_search():
         "keep_attention",
         "print_alignment",
         "copied_positions",
+        "max_len_per_document",
         "selection_threshold",
         "selection_factor",
     }
@@ -319,7 +330,7 @@ def test_weights_are_packed_once_for_all_calls(folder, monkeypatch):
         summarizer.summarize(TEXTS[0], **options)
     assert made == [None, "int8"]
     for number in range(40):
-        summarizer.summarize("w1", beam=1, max_len=1, unkpen=number)
+        summarizer.summarize("w1", beam=1, max_len=1, lenpen=number)
     assert len(summarizer._searches) <= 16
 
 

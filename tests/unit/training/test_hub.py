@@ -55,6 +55,7 @@ PER_CALL = {
     "print_alignment": "hard",
     "replace_unk": True,
     "copied_positions": True,
+    "max_len_per_document": False,
     "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5],
     "recombine": 2,
 }

@@ -1,0 +1,93 @@
+"""The declarations of the options of decoding: complete, the same everywhere, and checked by one function."""
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from dataclasses import fields
+
+import pytest
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from folders import make_folder
+
+from fairseq_etads import Summarizer
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search import call_options, options
+from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions
+from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.settings import SearchSettings
+from fairseq_etads.summarizer.folder.defaults import set_decoding
+from fairseq_etads.training.options import SummarizationConfig
+
+KINDS = {"help", "least", "most", "above", "below", "least_in_call", "choices", "needs", "excluded_by", "setting"}
+
+
+def test_declarations_name_what_exists():
+    names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout"}
+    for option in DECLARED.values():
+        metadata = option.metadata
+        assert set(metadata) <= {*KINDS, "tuned", "tunable", "system"}, option.name
+        assert metadata.get("needs", "").partition("=")[0] in {*names, *options.FACTS, ""}
+        assert metadata.get("excluded_by", "") in {*names, ""}
+        assert not options.problem(option.name, option.default) or option.name == "retain_dropout_modules"
+        for value in metadata.get("tuned", ()):
+            assert not options.problem(option.name, value)
+
+
+def test_fairseqs_options_have_fairseqs_defaults():
+    theirs = {option.name: option.default for option in fields(GenerationConfig)}
+    for option in fields(FairseqOptions):
+        assert theirs[option.name] == option.default or option.name == "print_alignment", option.name
+
+
+def test_settings_have_the_declared_defaults():
+    defaults = {option.name: option.default for kind in (SearchSettings, Scoring) for option in fields(kind)}
+    declared = {name: option.default for name, option in DECLARED.items()}
+    differing = {name for name in DECLARED if defaults.get(options.setting_of(name), declared[name]) != declared[name]}
+    as_fairseqs_generator, parsed = {"beam", "lm_weight"}, {"ngram_ignore_tokens", "extractive_weights"}
+    assert differing == as_fairseqs_generator | parsed
+    assert defaults["normalize_scores"] is not DECLARED["unnormalized"].default
+
+
+def test_fairseqs_command_line_has_them_with_their_choices():
+    parser = ArgumentParser()
+    gen_parser_from_dataclass(parser, SummarizationConfig())
+    actions = {action.dest: action for action in parser._actions}
+    for option in fields(DecodingOptions):
+        action = actions[option.name]
+        assert (action.default, action.help) == (option.default, option.metadata["help"])
+        assert tuple(action.choices or ()) == option.metadata.get("choices", ())
+
+
+@pytest.mark.parametrize("name", [name for name in DECLARED if name in call_options.OPTIONS and name != "shortlist"])
+def test_every_bound_holds_in_a_call_and_in_the_settings(name):
+    metadata, setting = DECLARED[name].metadata, options.setting_of(name)
+    outside = [metadata[bound] + step for bound, step in (("least", -1), ("most", 1)) if bound in metadata]
+    outside += [metadata[bound] for bound in ("above", "below") if bound in metadata]
+    outside += ["nothing like it"] if "choices" in metadata else []
+    for value in outside:
+        with pytest.raises(InputError, match=f"^{options.flag(name)} .*: choose "):
+            call_options.check({name: value})
+        with pytest.raises(ValueError, match=f"^{options.flag(name)} .*: choose "):
+            SearchSettings.of(**{setting: value})
+
+
+def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
+    """A folder that was made with an option without effect is still read; a call is told."""
+    decoding = {**call_options.DEFAULTS, "max_len": 9, "coverage_penalty_type": "wu", "unkpen": 2.0}
+    folder, _ = make_folder(tmp_path, pointer="soft")
+    set_decoding(folder, decoding, "")
+    summarizer = Summarizer.load(folder)
+    assert summarizer.summarize("w1 w2 w3").text == summarizer.summarize("w1 w2 w3", coverage_penalty_type="wu").text
+    with pytest.raises(InputError, match=r"--unkpen 3\.0 has no effect on models with --pointer"):
+        summarizer.summarize("w1", unkpen=3.0)
+    summarizer.summarize("w1", unkpen=3.0, allow_unk=True)
+    summarizer.summarize("w1", coverage_penalty=1.0)
+
+
+def test_they_are_read_without_torch_and_fairseq():
+    code = (
+        "import sys; sys.argv = ['etads-summarize']; import fairseq_etads.search.call_options\n"
+        "assert not {'torch', 'fairseq'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
