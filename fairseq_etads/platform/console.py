@@ -30,7 +30,11 @@ class Parser(argparse.ArgumentParser):
         self._words: List[str] = []
         self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
-            self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
+            suppressed: Any = {
+                "dest": argparse.SUPPRESS,
+                "default": argparse.SUPPRESS,
+            }  # reports record all parsed options
+            self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, and remember the words for messages."""

@@ -277,6 +277,11 @@ def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
     assert message.count("\n") == 1
 
 
+def test_the_version_is_no_parsed_option():
+    """etads-corpus records its options in report.json, and refuses to continue with others."""
+    assert set(vars(parser().parse_args([]))) == {"output", "beam", "part"}
+
+
 def test_a_command_returns_its_exit_status():
     statuses = {None: 0, SystemExit(1): 1, InputError("x"): 2, ValueError("x"): 2, MemoryError("x"): 2}
     for error, status in statuses.items():
