@@ -20,7 +20,7 @@ from .progress import OnStep, Reading, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .strategies import extended_constraints, for_one_search, widest_beam
+from .strategies import continues_in_place, extended_constraints, for_one_search, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 
@@ -207,7 +207,8 @@ class BeamSearch:
             ended = words.eq(self.special.eos)
         else:
             ended = fillers
-        log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
+        if not continues_in_place(self.strategy):
+            log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._answer_unanswered(step, extensions, stuck)
         live.extend(step, parents, words, log_probs)

@@ -95,6 +95,11 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
         check_choice("--constraints", strategy.representation, CONSTRAINTS)
 
 
+def continues_in_place(strategy: Any) -> bool:
+    """Whether each hypothesis continues in its own slot, so that one that has ended cannot come back in another."""
+    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
+
+
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
     """The widest beam, up to ``beam``, with which the strategy finds enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
