@@ -352,7 +352,7 @@ def test_wrong_arguments_are_refused_in_words(arguments, options, words):
         ({"metrics": ()}, "choose one"),
         ({"backend": "pearl"}, 'backend "pearl": choose python or perl'),
         ({"multi": "worst"}, 'multi "worst": choose best or average'),
-        ({"byte_limit": 0}, "byte limit is 0"),
+        ({"byte_limit": 0}, "--bytes 0: choose 1 or more"),
     ],
 )
 def test_wrong_settings_are_refused_in_words(options, words):

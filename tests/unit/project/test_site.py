@@ -150,7 +150,7 @@ def test_the_dockerfile_copies_what_its_scripts_need():
     """The image itself needs a Docker engine to be built; here is what can be wrong without one."""
     instructions = dockerfile()
     assert instructions[0][0] == "FROM" and re.search(r":3\.(9|1[0-3])-", instructions[0][1]), "a Python that is tested"
-    assert {name for name, _ in instructions} <= {"FROM", "RUN", "WORKDIR", "COPY", "ENV", "CMD"}
+    assert {name for name, _ in instructions} <= {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "CMD"}
     copied = [path for name, rest in instructions if name == "COPY" for path in rest.split()[:-1]]
     assert all((ROOT / path).exists() for path in copied)
     script = (ROOT / "scripts" / "install.sh").read_text(encoding="utf-8").replace("\\\n", "")

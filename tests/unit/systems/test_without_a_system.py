@@ -109,7 +109,7 @@ def test_a_command_of_a_missing_system_says_so_in_one_line(tmp_path):
 def test_a_broken_system_is_not_taken_for_a_missing_one(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
     (tmp_path / "fairseq_etads" / "systems" / "rewriting" / "model.py").write_text("import nothing_of_this_name\n")
-    result = python(tmp_path, "-c", "import fairseq_etads")
+    result = python(tmp_path, "-c", "import fairseq_etads.plugin")
     assert result.returncode == 1 and "No module named 'nothing_of_this_name'" in result.stderr
 
 

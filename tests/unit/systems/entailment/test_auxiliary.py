@@ -97,7 +97,7 @@ def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
         caplog.clear()
         with caplog.at_level("WARNING"):
             build(tmp_path, task=task)
-        (premise,), _, _ = task._pairs.batch(0)
+        (premise,), _, _ = task.extra_updates.auxiliary_task.pairs.batch(0)
         return [task.src_dict[number] for number in premise.tolist()], caplog.text
 
     words, warning = read(auxiliary_words="spaces")
