@@ -153,9 +153,10 @@ def test_the_dockerfile_copies_what_its_scripts_need():
     assert {name for name, _ in instructions} <= {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "CMD"}
     copied = [path for name, rest in instructions if name == "COPY" for path in rest.split()[:-1]]
     assert all((ROOT / path).exists() for path in copied)
-    script = (ROOT / "scripts" / "install.sh").read_text(encoding="utf-8").replace("\\\n", "")
-    packed = re.search(r"tar -C \"\$ROOT\" .* -cf - (.*?) \|", script)
-    needed = {*packed[1].split(), "constraints.txt", "scripts"}
+    script = (ROOT / "scripts" / "install.sh").read_text(encoding="utf-8")
+    packed = re.findall(r"\bsources\+?=\((.*?)\)", script)
+    assert len(packed) == 3
+    needed = {*(path.split("/")[0] for paths in packed for path in paths.split()), "constraints.txt", "scripts"}
     assert needed <= set(copied), "install.sh would fail"
     first_script = next(i for i, (name, rest) in enumerate(instructions) if name == "RUN" and "scripts/" in rest)
     assert all(name != "COPY" for name, _ in instructions[first_script:])
