@@ -7,12 +7,9 @@ Every command of the project writes its files through this module:
 - :func:`locked` keeps a second process from an output, a file or a folder, and says who holds it. The lock ends with
   the process, however that ends.
 - :func:`check_outputs` refuses an output that is one of the inputs, through links and folders, too.
-- :class:`Recipe` records what made an output (command, options, hashes of inputs), so that a second run can tell an
-  output of the same from one of something else.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -46,8 +43,6 @@ PARTIAL = ".partial"
 """Ending of files that are not complete."""
 LOCK = ".lock"
 """Ending of the file beside an output, or the name of the file in a folder, that its writer keeps locked."""
-RECORD = ".made.json"
-"""Ending of the file beside an output that says what made it."""
 
 _held: Set[str] = set()
 """Lock files that this process holds."""
@@ -301,41 +296,3 @@ def _identity(path: Path) -> str:
     except OSError:
         return os.path.realpath(path)
     return f"{about.st_dev}:{about.st_ino}" if path.is_file() else os.path.realpath(path)
-
-
-class Recipe:
-    """What makes an output: a command, the options that matter, and the contents of its inputs.
-
-    Args:
-        command: its name. options: all that decides the output, as JSON can hold it. inputs: files, which are hashed.
-    """
-
-    def __init__(self, command: str, options: Mapping[str, Any], inputs: Iterable[Union[str, Path]] = ()):
-        contents = {str(path): _sha256(Path(path)) for path in inputs}
-        self.content = json.loads(json.dumps({"command": command, "options": dict(options), "inputs": contents}))
-
-    @staticmethod
-    def path(output: Path) -> Path:
-        """The file beside an output that says what made it."""
-        return output.with_name(output.name + RECORD)
-
-    def has_made(self, output: Path) -> bool:
-        """Whether the output stands there, made by just this, and unchanged since."""
-        try:
-            record = json.loads(self.path(output).read_text(encoding="utf-8"))
-            return bool(record["made by"] == self.content and record["sha256"] == _sha256(output))
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-
-    def note(self, output: Path) -> None:
-        """Record that this has made the output."""
-        record = {"made by": self.content, "sha256": _sha256(output)}
-        write_text(self.path(output), json.dumps(record, indent=2) + "\n")
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()

@@ -184,9 +184,3 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     for option in _DEPRECATED:
         if option in given:
             logger.warning(f"{shown(option, True)} has no effect: fairseq keeps it for old scripts only")
-
-
-def _need(given: Dict[str, Any], option: str, active: Any, needed: str) -> None:
-    """Raise ValueError if an option is given without what it needs."""
-    if option in given and not active:
-        raise ValueError(f"{shown(option, given[option])} has no effect without {needed}")

@@ -1,6 +1,5 @@
 """Files are written whole or not at all, by one process at a time, and never over what is read."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import pytest
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import (
-    Recipe,
     check_outputs,
     locked,
     writing,
@@ -208,28 +206,3 @@ def test_outputs_are_no_inputs(tmp_path):
     with pytest.raises(InputError, match=r"--csv .*new and --json name the same file"):
         check_outputs({"--json": missing, "--csv": str(missing)}, {})
     check_outputs({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
-
-
-def test_a_recipe_knows_what_it_made(tmp_path):
-    source, out = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("a")
-
-    def recipe(**options):
-        return Recipe("etads-test", options, [source])
-
-    assert not recipe(beam=5).has_made(out)
-    out.write_text("made")
-    recipe(beam=5).note(out)
-    assert recipe(beam=5).has_made(out)
-    assert not recipe(beam=4).has_made(out), "other options"
-    before = source.stat()
-    source.write_text("b")
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not recipe(beam=5).has_made(out), "other contents, with the old time"
-    source.write_text("a")
-    assert recipe(beam=5).has_made(out)
-    out.write_text("changed")
-    assert not recipe(beam=5).has_made(out), "the output was changed"
-    out.write_text("made")
-    Recipe.path(out).write_text(json.dumps([]))
-    assert not recipe(beam=5).has_made(out), "the record is damaged"
