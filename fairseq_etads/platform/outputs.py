@@ -6,7 +6,7 @@ Every command of the project writes its files through this module:
   target's name when it is complete. A process that is killed leaves the target as it was.
 - :func:`locked` keeps a second process from an output, a file or a folder, and says who holds it. The lock ends with
   the process, however that ends.
-- :func:`check_outputs` refuses an output that is one of the inputs, through links and folders, too.
+- :func:`check_outputs` refuses an output that is one of the inputs, through links, too.
 """
 
 import contextlib
@@ -261,12 +261,11 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
     """Refuse outputs that are inputs, or one another.
 
     Args:
-        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is no file. Folders stand
-            for the files in them.
+        outputs, inputs: option, or name of an argument -> a path, several, or None. ``-`` is no file. Of an input
+            folder, the caller lists the files that are read.
 
     Raises:
-        InputError: two are the same file, by their names or through links; or an output lies in an input folder that
-            is itself read (or the other way round).
+        InputError: two are the same file, by their names or through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _paths(outputs):
