@@ -32,7 +32,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Modules, of this package or fairseq itself, that are being imported."""
+        """Modules, of this package or fairseq, that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         """Find a module as Python does; if it is fairseq or one of this package's, follow its import."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 NEXT_VERSION = "0.2.0"
-"""The version that the next tag, v0.2.0, gives its commit."""
+"""Version of the commit with the next tag, v0.2.0."""
 
 ARCHIVED_COMMIT = "$Format:%H$"
 """The commit, in archives of git archive and of GitHub (see .gitattributes)."""

@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the first file of references in the report, where it stands as one more system."""
+"""Name of the first file of references in the report, where it is treated as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",

@@ -57,7 +57,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print the completion of bash or zsh"),
     },
 }
-"""Group -> short name -> command. All but those of the last group are also installed as ``etads-NAME``."""
+"""Group -> short name -> command. All except the last group's are also installed as ``etads-NAME``."""
 
 LAST_GROUP = "Help"
 

@@ -29,7 +29,7 @@ examples:
 Open the page in a browser: it is one file and loads nothing from elsewhere. docs/explain.md says what is on it.
 """
 LARGEST = 1_000
-"""Most pages that --document all makes."""
+"""Largest number of pages that --document all makes."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from .labels import binarised
 WAYS = ("lead", "oracle", "labels", "selector", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "tagger": "words", "phrases": "words"}
-"""Those that need probabilities -> of what."""
+"""Values of ``--by`` that need probabilities -> the unit of the probabilities."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
 KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
-"""Values of ``--kind`` -> what they are about."""
+"""Values of ``--kind`` -> the unit of their labels."""
 
 
 def _parser() -> argparse.ArgumentParser:

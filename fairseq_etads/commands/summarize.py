@@ -40,7 +40,7 @@ Run it again with the same --output after an interruption: it goes on where it w
 documents have no summary because something went wrong with them, and 2 after any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""So much work at most is done again after an interruption."""
+"""Longest work, in seconds, that is repeated after an interruption."""
 PROBLEMS_SHOWN = 10
 
 

@@ -1,4 +1,4 @@
-"""Files of weights in the format safetensors: names, shapes and numbers, and nothing that could run."""
+"""Files of weights in the safetensors format: names, shapes and numbers, and no executable code."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import Tensor
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
-"""Formats of floating-point numbers in a file."""
+"""Floating-point dtypes allowed in a file."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
@@ -20,19 +20,19 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors would leave it to the owner alone
+    path.chmod(0o666 & ~umask)  # safetensors would store it for the owner only
 
 
 def read_weights(path: Path, shared: Dict[str, str], expected: Dict[str, Tensor], advice: str) -> Dict[str, Tensor]:
-    """The weights of a file, for a model.
+    """Read the weights of a file for a model.
 
     Args:
-        shared: name of a weight that is tied to another one -> name under which that is stored.
+        shared: name of a tied weight -> name of the weight that is stored.
         expected: the model's own weights, for names, shapes and types.
-        advice: what the user can do about a damaged file, a sentence without its full stop.
+        advice: what the user can do about a damaged file; a sentence without its full stop.
 
     Raises:
-        InputError: the file is damaged, is not of this model, or has numbers that are not finite.
+        InputError: the file is damaged, belongs to another model, or has numbers that are not finite.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -41,7 +41,7 @@ def read_weights(path: Path, shared: Dict[str, str], expected: Dict[str, Tensor]
         stored = load_file(str(path))
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {advice}") from None
+        raise InputError(f"{path} is damaged, or not in the safetensors format ({reason}). {advice}") from None
     for name, target in shared.items():
         if name in stored or target not in stored:
             raise InputError(f'{path}: "{name}" cannot share the weight "{target}", as config.json says. {advice}')
@@ -57,7 +57,7 @@ def read_weights(path: Path, shared: Dict[str, str], expected: Dict[str, Tensor]
 def _check(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
     if value.shape != expected.shape:
         raise InputError(
-            f"{path}: {name} has the shape {tuple(value.shape)}, and the model of config.json and the dictionaries "
+            f"{path}: {name} has the shape {tuple(value.shape)}, but config.json and the dictionaries imply "
             f"{tuple(expected.shape)}: they do not belong together. {advice}"
         )
     fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype

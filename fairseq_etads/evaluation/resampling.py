@@ -1,6 +1,6 @@
-"""Confidence intervals of means, and tests of the difference of two means: bootstrap and randomisation.
+"""Confidence intervals of means, and significance tests of a difference of means, by bootstrap and randomisation.
 
-All draw by a seed that is given, so that the same scores have the same intervals and p-values.
+All take a seed, so the same scores give the same intervals and p-values.
 """
 
 from typing import Any, Dict
@@ -67,16 +67,16 @@ def compare_pairs(first: np.ndarray, second: np.ndarray, resamples: int, seed: i
 
 
 def compare_trainings(first: np.ndarray, second: np.ndarray, resamples: int, seed: int) -> Dict[str, Any]:
-    """Test the difference of two systems of which each was trained several times, with other random numbers.
+    """Test the difference of two systems that were trained several times each, with different seeds.
 
-    A bootstrap over documents and trainings at once: each sample draws n documents, the same for both systems, and for
-    each system as many trainings as it has (Owen 2007, "The pigeonhole bootstrap"). k trainings drawn with replacement
+    A bootstrap over documents and trainings at once (Owen 2007, "The pigeonhole bootstrap"): each sample draws n
+    documents, the same for both systems, and as many trainings as each system has. k trainings drawn with replacement
     have only (k - 1) / k of the variance, so their deviations from their mean are enlarged accordingly. In simulations
     with 2, 3 and 5 trainings and no true difference, p < 0.05 came up in 1 to 5 % of the cases.
 
     Args:
-        first, second: scores (trainings, n, ...) of the same documents in the same order. A system that was trained
-            once counts as if it always came out like that.
+        first, second: scores (trainings, n, ...) of the same documents in the same order. A single training is treated
+            as if every other would give the same scores.
 
     Returns:
         "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) and the two-sided

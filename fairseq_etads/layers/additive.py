@@ -16,7 +16,7 @@ from ..kernels.precision import at_least_float32
 from ..platform.compat import backward_pass
 
 _CACHED = 2**19
-"""Float32 values that fit a processor's cache (2 MiB), so that going through them several times is quick."""
+"""Number of float32 values that fit in a processor's cache (2 MiB), so that several passes over them are fast."""
 
 
 class _StepGradients:

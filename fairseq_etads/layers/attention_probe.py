@@ -13,7 +13,7 @@ FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_streng
 """Names in the log, each a mean over layers and heads.
 
 gate: sum over j of g_ij a_ij, the share of the attention that the saliency gate lets through, at the middle word of
-each summary; twice that with the forms that begin at 1. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma in
+each summary; for forms that begin at 1, twice that value. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma in
 tokens. focus_share: sigma / m. focus_strength: the factor of the bias, where it is learned.
 """
 

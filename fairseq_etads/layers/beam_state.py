@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-"""fairseq's: what modules have kept of earlier steps."""
+"""fairseq's cache of modules' earlier steps."""
 
 COMPACTION_INTERVAL = 8
-"""Steps between two compactions of the past. Each copies all columns that are still seen, so they must be rare."""
+"""Steps between two compactions of the cache. Each copies all columns that are still visible, so they must be rare."""
 
 
 def _select(x: Tensor, rows: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from .pointer import PointerHead
 
 Capabilities = FrozenSet[str]
-"""The mechanisms of models, each named by the option that gives it: "--pointer", "--pointer soft", …"""
+"""A model's mechanisms, each named by the option that enables it: "--pointer", "--pointer soft", …"""
 
 
 class DecoderCapabilities(NamedTuple):

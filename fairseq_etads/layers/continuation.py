@@ -15,7 +15,7 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.batch_vocab import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""What the three features are worth at first."""
+"""Initial values of the three features' weights."""
 
 
 class CopyHistory(NamedTuple):

@@ -12,7 +12,7 @@ from .pointer import LogVocab, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 NetOutput = Tuple[Tensor, Dict[str, Any]]
-"""The pair in which fairseq passes the output of a model around."""
+"""Pair of values that fairseq passes around as a model's output."""
 
 
 @dataclass

@@ -31,7 +31,7 @@ def refuse(module: nn.Module, **unsupported: Any) -> None:
 
 
 QUERIES_AT_A_TIME = 128
-"""Queries of a document in a block of :func:`blockwise_attention`."""
+"""Number of queries of a document in a block of :func:`blockwise_attention`."""
 
 
 def blockwise_attention(
@@ -60,7 +60,9 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor],
 
 
 MANY_WEIGHTS = 2**22
-"""From so many weights (B * H * T * S) on, 16 MiB in float32, :class:`EncoderAttention` computes them in blocks.
+"""Number of weights (B * H * T * S), 16 MiB in float32, from which :class:`EncoderAttention` computes them in blocks.
+This takes 0.85 of the time of fairseq's attention for one document of 1,024 tokens, 0.71 for four, and 0.98 for one of
+400.
 
 For one document of 1,024 tokens that takes 0.85 of the time of fairseq's attention, for four 0.71, for one of 400 0.98.
 """

@@ -17,7 +17,7 @@ from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Stands for log 0 where a gradient has to pass, which minus infinity would turn into NaN."""
+"""Stands for log 0 where gradients must pass, since minus infinity would turn them into NaN."""
 _CERTAIN = 1e4
 """Logit of a probability of 1."""
 
@@ -38,7 +38,7 @@ class WordLogProbs(NamedTuple):
 
 
 LogVocab = Union[Tensor, WordLogProbs]
-"""log P_vocab (N, T, C), at least float32, or what is needed of it."""
+"""log P_vocab (N, T, C), at least float32, or the parts of it that are needed."""
 
 
 class Selection(NamedTuple):

@@ -12,9 +12,9 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Sentences from here on share the last position vector."""
+"""Number of sentence positions; all later sentences share the last position vector."""
 SENTENCE_POSITION_DIM = 32
-"""Width of a sentence's position vector, which the paper does not give."""
+"""Width of a sentence's position vector; the paper does not specify it."""
 
 
 class Bidirectional(nn.Module):
@@ -31,7 +31,7 @@ class Bidirectional(nn.Module):
     """
 
     states = 1
-    """How many tensors a state of the network has: h, and c of an LSTM."""
+    """Number of tensors in a state of the network: h, and c of an LSTM."""
 
     def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()

@@ -12,7 +12,7 @@ from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, Shar
 from .tagging import SelectorOutput
 
 UNREAD = PADDING_SCORE / 2
-"""log β of sentences that the extractor does not read: as attention exactly 0, and yet above that of padding."""
+"""log β of sentences that the extractor does not read: as attention exactly 0, but higher than the value at padding."""
 
 
 class SentenceSelector(nn.Module):

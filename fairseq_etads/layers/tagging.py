@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from .recurrent import sentence_ids
 
 _END, _BEGIN = 257, 258
-"""Numbers of a word's two ends; a byte b is 1 + b, and 0 fills up."""
+"""Ids of a word's end and beginning; a byte b has the id 1 + b, and 0 is padding."""
 LONGEST_WORD = 40
-"""Bytes of a word that are read."""
+"""Largest number of bytes read of a word."""
 
 
 class SelectorOutput(NamedTuple):

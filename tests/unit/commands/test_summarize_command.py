@@ -54,7 +54,7 @@ def summarize(folder, capsysbinary):
 def test_lines_of_standard_input(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted)
-    assert "every line is a document; --input-format file takes" in said
+    assert "every line is a document; --input-format file reads" in said
     assert "5 documents in " in said and "a second; 1 are empty" in said
     assert summarize("-", "--quiet", stdin=b"w1\r\n")[1:] == (summarize("-", stdin=b"w1")[1], "")
     assert summarize(stdin=b"")[:2] == (0, [])
