@@ -47,7 +47,7 @@ SPELLINGS = {
 """Spelling -> the one that the project uses in prose."""
 CODE = re.compile(
     r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links, fields of formatted strings
-    r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?"  # options
+    r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?|etads (?:summarize|export)"  # options, commands
     r"|\S*\w[_/=.(]\w\S*|\w+\(|<[^>]*>|\b\w*[a-z][A-Z]\w*|\w+(?:-\w+)+"  # names, paths, tags, compounds
     r"|\b\w+(?:, \w+)*:(?= )|\"[A-Z][^\"]{20,}\""  # arguments in a docstring, titles
 )
