@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draw where focus-attention looks and what the saliency gate closes, from the records in results/.
+"""Draw the centres of focus-attention and the saliency gates, from the records in results/.
 
     python scripts/results_pictures.py
 
-Writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, of the first training of etads on each corpus;
-the same records give the same file. Needs matplotlib.
+It writes docs/pictures/results/attention_CORPUS.svg for docs/results.md, for the first training of etads on each
+corpus; the same records give the same file. It needs matplotlib.
 """
 
 from pathlib import Path
@@ -19,11 +19,11 @@ from results_page import CORPORA, ROOT, attention_of, read_records
 from fairseq_etads.evaluation.plots import repeatable, save
 
 TENTHS = [0.05 + 0.1 * part for part in range(10)]
-"""The middle of each tenth of a document."""
+"""Middle of each tenth of a document."""
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Lines for mu / m of each head, over the query's own place."""
+    """Draw lines for mu / m of each head, over the query's position."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -33,7 +33,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Points for the share that each head's gate lets through, before and after."""
+    """Draw points for the share that each head's gate lets through, before and after."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -46,7 +46,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """A row before and a row after training: the encoder's layers; beside them the gates of the decoder's."""
+    """Draw one row before and one after training: the encoder's layers, and next to them the decoder's gates."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)

@@ -1,4 +1,4 @@
-"""A few of the faults of scripts/torture.sh; docs/reliability.md has the table of all."""
+"""A few of the faults of scripts/torture.sh; docs/reliability.md has the whole table."""
 
 import re
 import sys

@@ -185,7 +185,7 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
         ({"together": np.full((44, 2), 44, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.full((44, 2), -2, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.zeros((43, 2), dtype=np.int32)}, "'together' has 43 rows for 44 words"),
-        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not as 32-bit integers"),
+        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not 32-bit integers"),
         ({"together": None}, "'together' is missing"),
     ],
 )

@@ -93,7 +93,7 @@ def test_impossible_ranges_are_refused(name, text, message):
     [
         (["lenpn"], {}, {}, r"there is no option lenpn of decoding; did you mean lenpen\?"),
         (["lenpen"], {"beem": "1"}, {}, r"there is no option beem of decoding; did you mean beam\?"),
-        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; give it to etads-export"),
+        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; set it in etads-export"),
         (["unkpen"], {}, {}, "--search unkpen: which values\\? give --range unkpen=LOW:HIGH"),
         (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
         ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),

@@ -120,7 +120,7 @@ def test_a_training_that_goes_on_is_not_timed_by_the_steps_before():
     watch.read(stamp("Loaded checkpoint run/checkpoint_last.pt (epoch 5 @ 800 updates)", module="fairseq.trainer"))
     clock.now = 50
     watch.read(inner(900))
-    assert said == ["going on after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
+    assert said == ["continuing after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
 
 
 def test_epochs_can_end_before_the_steps():
@@ -211,7 +211,7 @@ def test_the_command_is_run_and_all_it_says_is_kept(tmp_path):
     assert (
         "failed: " in result.stderr
         and "\x1b" not in result.stderr
-        and f"all that it said is in {tmp_path}" in result.stderr
+        and f"the full output is in {tmp_path}" in result.stderr
     )
     assert run(tmp_path, "print('three')").returncode == 0
     assert len((tmp_path / "log").read_bytes().splitlines()) == 4, "the log is continued"
