@@ -1,4 +1,4 @@
-"""Configurations that etads-models writes: complete for fairseq-hydra-train, and true to the presets."""
+"""Configurations written by etads-models: complete for fairseq-hydra-train, and true to the presets."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +28,7 @@ def configs(tmp_path_factory):
 
 
 def composed(path, **data):
-    """The configuration as Hydra makes it of a file: checked against fairseq's options, with the defaults of parts."""
+    """Hydra's configuration from a file: checked against fairseq's options, with the defaults of parts."""
     cfg = OmegaConf.merge(OmegaConf.structured(FairseqConfig), OmegaConf.load(path), {"task": data})
     add_defaults(cfg)
     return cfg

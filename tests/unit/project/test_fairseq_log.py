@@ -1,4 +1,4 @@
-"""scripts/fairseq_log.py: what of fairseq's output a user of the scripts is shown."""
+"""scripts/fairseq_log.py: the parts of fairseq's output that a user of the scripts sees."""
 
 import importlib.util
 import os
@@ -237,7 +237,7 @@ def test_it_ends_what_it_runs(tmp_path):
 
 
 def test_a_second_signal_ends_even_what_does_not_listen(tmp_path):
-    """As Ctrl-C pressed twice. Waiting for the command in both handlers, it once waited for itself, for ever."""
+    """Ctrl-C pressed twice: with both handlers waiting for the command, it once waited for itself, for ever."""
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('ready', 'w').close(); signal.pause()"
     process = subprocess.Popen(
         [sys.executable, SCRIPT, "log", "--", sys.executable, "-c", f"while True:\n {deaf}"], cwd=tmp_path
