@@ -1,8 +1,8 @@
-"""Random combinations of decoding options: the best summary of each document of a batch is the one brute force finds.
+"""Random combinations of decoding options: the best summary of each document is the one that brute force finds.
 
-The beam is wide enough to leave no summary out, so every option has one right answer. The batch holds three documents of
-different lengths; the brute force looks at each alone. An option that reads a neighbour, padding, or a limit that is not
-the document's own is caught here, in company with all others.
+The beam is wide enough to leave no summary out, so every option has one right answer. The batch holds three documents
+of different lengths, and the brute force looks at each alone. This catches an option that reads a neighbour, padding,
+or a limit that is not the document's own, in company with all others.
 """
 
 import itertools
