@@ -15,7 +15,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model
+from ..data.checked import DataChecks, check_subword_model, refuse_empty
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset
 from ..data.selection import DocumentLabels
@@ -279,6 +279,8 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
+        for path in paths:  # not in a later epoch
+            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -452,11 +454,26 @@ class SummarizationTask(FairseqTask):
             "factor_dictionaries": self.factors.fingerprints(),
         }
 
+    def check_resumed(self, state: Dict[str, Any], path: str) -> None:
+        """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
+
+        Args:
+            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+
+        Raises:
+            ValueError: names the dictionary.
+        """
+        try:
+            check_trained_with(state, self.src_dict, self.tgt_dict)
+            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be trained on with {self.cfg.data}: {error}") from None
+
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
 
-        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
-        command's own options hold, as for everything else in fairseq.
+        fairseq calls this when it loads models to generate, validate or score. When training resumes, the dictionaries
+        are compared alone (:meth:`check_resumed`): the command's own options hold, as for everything else in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
