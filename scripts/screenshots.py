@@ -2,8 +2,8 @@
 """Takes the pictures of pages in docs/pictures/ by a headless browser.
 
   scripts/screenshots.py [FOLDER]                 docs/pictures/explain.png of docs/pictures/explain.json, which
-                                                  etads-explain model documents.txt --lines --document 3 --json
-                                                  explain.json has written; into FOLDER, if it is given
+                                                  etads-explain model documents.txt --lines --document 3 --json FILE
+                                                  has written; into FOLDER, if it is given
   scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
 
 It needs Chromium and its driver (apt-get install chromium chromium-driver) and selenium (pip install '.[dev]').
