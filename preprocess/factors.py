@@ -10,8 +10,8 @@ From these files are made:
 The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ...; the
 last bin is for that number and all greater ones. *idf* is ln((1 + D) / (1 + df)), where df of the D training documents
 have the word, in bins of equal width from 0 to ln(1 + D), the idf of a word that no training document has. A sentence
-mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence, and all of its words
-have it.
+mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence; all of its words have
+it.
 """
 
 import contextlib
@@ -124,8 +124,9 @@ class FactorValues:
         Args:
             where: the place of the line, for messages.
             raw: the line of TEXT that the tokens come from.
-            tags: for each factor that is read from a file, its line there: a tag per word between white space, or per
-                sentence for salience; under ORIGINAL, if there is such a file, the line before it was lower-cased and its digits were masked.
+            tags: for each factor that is read from a file, its line there: a tag per word between white space, of
+                salience one per sentence; under ORIGINAL, if there is such a file, the line before it was lower-cased
+                and its digits were masked.
 
         Raises:
             InputError: tags do not fit the words.

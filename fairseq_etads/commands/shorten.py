@@ -14,8 +14,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Shorten the documents of parallel text to the sentences that a sentence extractor finds likeliest, "
-        "in the documents' order: text of which etads-prepare makes data for a summariser.",
+        description="Shorten the documents of parallel text to the sentences that an extractor finds likeliest, in the "
+        "documents' order: text of which etads-prepare makes data for a summariser.",
         epilog=f"""\
 OUT gets, for each split of the data,
   SPLIT.source              the picked sentences of a document a line, with <q> between them

@@ -16,6 +16,7 @@ from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from .common import PointerOptions, check_pointer, preset_dataclass
+from .source_factors import HELP as FACTORS_HELP
 
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
@@ -83,6 +84,13 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
     output_bias: bool = field(
         default=False, metadata={"help": "add a learned bias for each word to the output layer (b_o in the papers)"}
+    )
+    source_factors: str = field(
+        default="none",
+        metadata={
+            "help": FACTORS_HELP.format("--encoder-embed-dim")
+            + ". Their vectors are added to the words', those of another width by way of a linear map"
+        },
     )
 
 

@@ -16,7 +16,7 @@ FILE = "picking.json"
 WORDS = 200
 """Budget in words, unless another is given."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Where the probabilities of the training documents' sentences are cut into levels; finer where sentences are picked."""
+"""Where the probabilities of the training sentences are cut into levels; finer where sentences are picked."""
 FULL = 0.95
 """Share of the budget at which no further sentence is looked for."""
 SHORTEST = 3
