@@ -10,8 +10,8 @@ From these files are made:
 The paper does not say how TF and IDF are binned. Here *tf* is how often the word occurs in the document: 1, 2, ...; the
 last bin is for that number and all greater ones. *idf* is ln((1 + D) / (1 + df)), where df of the D training documents
 have the word, in bins of equal width from 0 to ln(1 + D), the idf of a word that no training document has. A sentence
-mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence; all of its words have
-it.
+mark has the mark for its value. *salience*, which etads-shorten writes, is a level of each sentence, for all of its
+words.
 """
 
 import contextlib
