@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 from ..data.preparation import prepared_options
+from ..jobs.recipe_choice import decoding_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         parser,
         "defaults of decoding, which the folder remembers (where not given: "
         + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
-        + ")",
+        + "; lengths by the training summaries, if the checkpoint knows these)",
         without=["shortlist"],
     )
     return parser
@@ -135,9 +136,15 @@ def main(args: argparse.Namespace) -> None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
     source = Source(checkpoint, prepared / "bin", text_options, extra)
-    exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
+    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card)
     size = sum(path.stat().st_size for path in args.folder.iterdir())
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
+    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    if by_texts:
+        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from ...layers.capabilities import pointer_of
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.lengths import bounds
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
@@ -59,7 +60,8 @@ def export(
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        decoding: defaults of decoding that are given; the others are those that suit the training summaries, if their
+            lengths are known. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
 
     Raises:
         InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
@@ -68,6 +70,7 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    decoding = {**call_options.DEFAULTS, **_by_summaries(task, decoding), **decoding}
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
@@ -121,6 +124,15 @@ def _load(source: Source) -> Any:
     return models[0], cfg, task
 
 
+def _by_summaries(task: SummarizationTask, given: Dict[str, Any]) -> Dict[str, int]:
+    """Bounds of a summary's length by those of training, where options do not decide it."""
+    if task.summary_lengths is None or given.get("exact_length") or given.get("max_len_a"):
+        return {}
+    found = bounds(task.summary_lengths, task.truncate_target)
+    together = {**found, **given}
+    return found if together["min_len"] <= together["max_len"] else {}
+
+
 def _architecture(cfg: Any) -> str:
     return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
 
@@ -135,7 +147,8 @@ def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
 def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     state = task.state_dict()
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source)}
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
