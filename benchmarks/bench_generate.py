@@ -1,7 +1,7 @@
 """Beam search at the paper's sizes: documents per second, for fairseq, this project and CTranslate2.
 
     python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measures, and prints the table
-    python benchmarks/bench_generate.py --table [--docs docs/decoding.md]          the table of what was measured
+    python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          the table of what was measured
 
 Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
 number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
@@ -17,7 +17,7 @@ gradient, which its command never has, torch computes a batched product there, a
 
 Every system has a process of its own, in which its peak of memory is taken, too. "avx2" shows what a processor without
 AVX-512 does. The results of each processor and set of instructions are a file in
-``benchmarks/results/generate/``; the table, of all of them, stands in docs/decoding.md.
+``benchmarks/results/generate/``; the table, of all of them, stands in docs/experiments.md.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How time and memory of a training step grow with the length of a document, for each family of models.
 
-    python benchmarks/bench_long_documents.py [--docs docs/etads.md]    measures, and prints the table; 45 minutes
+    python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measures, and prints the table; 45 minutes
     python benchmarks/bench_long_documents.py --table                   the table of what was measured
 
 A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py says

@@ -1,7 +1,7 @@
 """Speed of the presets as in Tian et al. 2020, Table 2: hours for an epoch of Gigaword, and summaries a second.
 
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
-    python benchmarks/bench_presets.py --table [--docs docs/systems.md]        the table of what was measured
+    python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        the table of what was measured
 
 Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
 words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (but for BART's, which
@@ -37,7 +37,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
 BEGIN = "<!-- benchmarks/bench_presets.py --table -->\n\n"
-"""Stands before the table in docs/systems.md."""
+"""Stands before the table in docs/experiments.md."""
 COMMAND = [
     *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
     *("--clip-norm", "2", "--cpu", "--max-update", "1000"),

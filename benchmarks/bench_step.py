@@ -1,6 +1,6 @@
 """Where the time of a step of the search goes, by part of the model.
 
-    python benchmarks/bench_step.py [--docs docs/decoding.md]    measures, and prints the table; two minutes
+    python benchmarks/bench_step.py [--docs docs/experiments.md]    measures, and prints the table; two minutes
     python benchmarks/bench_step.py --table                      the table of what was measured
 
 Sizes and systems are those of bench_generate.py. Summaries of 10 and of 50 words are searched; what the longer search

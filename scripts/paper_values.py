@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the deviations of the recipes from the papers' numbers, which tests/reference/papers.yaml has, into a page.
 
-    scripts/paper_values.py docs/systems.md
+    scripts/paper_values.py docs/deviations.md
 
 What stands between the two comments that name this script is replaced. Prints the table without an argument.
 """

@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from ..data.preparation import prepared_options
 from ..jobs.recipe_choice import decoding_of
@@ -62,11 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     card.add_argument(
         "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
     )
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
-        + "; lengths by the training summaries, if the checkpoint knows these)",
+        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
+        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
         without=["shortlist"],
     )
     return parser
@@ -112,6 +112,15 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
     )
 
 
+def _longest_target(report: Dict[str, Any]) -> Optional[int]:
+    """The tokens of the longest summary of the training data; None if the report does not say."""
+    try:
+        longest = report["lengths"]["train.target"]["max tokens"]
+    except (KeyError, TypeError):
+        return None
+    return longest if type(longest) is int and longest > 0 else None
+
+
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
@@ -137,7 +146,8 @@ def main(args: argparse.Namespace) -> None:
         decoding["shortlist"] = True
     source = Source(checkpoint, prepared / "bin", text_options, extra)
     by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
-    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card)
+    longest = _longest_target(info.prepared_report)
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.iterdir())
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}

@@ -5,7 +5,7 @@ import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -20,6 +20,7 @@ from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
 from ...search.lengths import bounds
+from ...search.options import LARGEST
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
@@ -55,13 +56,17 @@ def export(
     decoding: Dict[str, Any],
     dtype: str,
     write_card: Callable[["Exported"], str],
+    longest_target: Optional[int] = None,
 ) -> "Exported":
     """Write a model folder, which appears under its name when it is complete and has been loaded as a trial.
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding that are given; the others are those that suit the training summaries, if their
-            lengths are known. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        decoding: defaults of decoding that differ from the usual ones; ``min_len`` and ``max_len`` usually follow
+            from the lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of
+            README.md.
+        longest_target: tokens of the longest summary in the training data, if known; for a checkpoint that does not
+            know their lengths.
 
     Raises:
         InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
@@ -70,7 +75,7 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
-    decoding = {**call_options.DEFAULTS, **_by_summaries(task, decoding), **decoding}
+    decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
@@ -124,13 +129,16 @@ def _load(source: Source) -> Any:
     return models[0], cfg, task
 
 
-def _by_summaries(task: SummarizationTask, given: Dict[str, Any]) -> Dict[str, int]:
-    """Bounds of a summary's length by those of training, where options do not decide it."""
-    if task.summary_lengths is None or given.get("exact_length") or given.get("max_len_a"):
-        return {}
-    found = bounds(task.summary_lengths, task.truncate_target)
-    together = {**found, **given}
-    return found if together["min_len"] <= together["max_len"] else {}
+def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
+    """All defaults of decoding of a folder: a model writes summaries as long as those that it has learnt from."""
+    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
+    max_len = max(learnt, decoding.get("min_len", 0))
+    defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
+    if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        by_summaries = {**defaults, **bounds(task.summary_lengths, task.truncate_target), **decoding}
+        if by_summaries["min_len"] <= by_summaries["max_len"]:
+            return by_summaries
+    return {**defaults, **decoding}
 
 
 def _architecture(cfg: Any) -> str:
