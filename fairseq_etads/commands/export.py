@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
 from ..jobs.recipe_choice import decoding_of
@@ -17,11 +17,14 @@ from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
+from ..text.picking import FILE as PICKING
+from ..text.picking import Picking
 
 EXAMPLES = """\
 examples:
   etads-export runs/quickstart model
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors --infer-dtype int8
+  etads-export runs/long model --extractor runs/long/extractor
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
 The folder is then all that is needed:
@@ -55,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
         help="how weights are stored; fp16 takes half the room (default: fp32)",
     )
     add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
+    add(
+        "--extractor",
+        metavar="RUN",
+        type=Path,
+        help="the run of a sentence extractor whose picks the model was trained on (scripts/shorten.sh makes it, or "
+        "etads-shorten): the folder then reads long documents whole",
+    )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="default: the name of FOLDER")
     card.add_argument("--license", default="", help="such as mit or cc-by-4.0")
@@ -79,11 +89,29 @@ def _checkpoint(args: argparse.Namespace) -> Path:
         return Path(args.checkpoint)
     if not args.run.is_dir():
         raise InputError(f"RUN {args.run}: no such folder; name what scripts/train.sh or scripts/quickstart.sh made")
-    for name in ("best", "last"):
-        path = Path(args.run / "checkpoints" / f"checkpoint_{name}.pt")
-        if path.is_file():
-            return path
-    raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    found = _best_of(args.run)
+    if found is None:
+        raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    return found
+
+
+def _best_of(run: Path) -> Optional[Path]:
+    """The best checkpoint of a run, or its last one."""
+    paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
+    return next(filter(Path.is_file, paths), None)
+
+
+def _extractor(run: Path, make: Callable[..., Any]) -> Any:
+    """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
+
+    Raises:
+        InputError: the run has no checkpoint, no prepared data, or no picking.json.
+    """
+    checkpoint, prepared = _best_of(run), run / "prepared"
+    if checkpoint is None:
+        raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
+    Picking.read(run / PICKING, "etads-shorten --run RUN makes it")
+    return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
 
 
 def _report(path: Path) -> Dict[str, Any]:
@@ -144,11 +172,12 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    source = Source(checkpoint, prepared / "bin", text_options, extra)
+    extractor = None if args.extractor is None else _extractor(args.extractor, Source)
+    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
     by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
     longest = _longest_target(info.prepared_report)
     exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
-    size = sum(path.stat().st_size for path in args.folder.iterdir())
+    size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..data.checked import DataChecks, check_subword_model
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset
+from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
@@ -96,7 +96,7 @@ class SummarizationTask(FairseqTask):
                 "make it with etads-prepare or fairseq-preprocess"
             )
         if cfg.source_lang is None or cfg.target_lang is None:
-            cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
+            cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
                 f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '

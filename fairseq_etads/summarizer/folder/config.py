@@ -15,6 +15,8 @@ from ...text.words import WORD_KINDS
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
 """What etads-shortlist makes; of a folder that decodes with it."""
+EXTRACTOR = "extractor"
+"""Folder of the extractor in a model folder that reads long documents whole."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
