@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..jobs.recipe_choice import decoding_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -71,13 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     card.add_argument(
         "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
     )
-    others = {name: value for name, value in call_options.DEFAULTS.items() if name != "max_len"}
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: --max-len is the length of the longest "
-        "summary in training, "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
-        + ")",
+        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
+        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
         without=["shortlist"],
     )
     return parser
@@ -175,9 +174,16 @@ def main(args: argparse.Namespace) -> None:
         decoding["shortlist"] = True
     extractor = None if args.extractor is None else _extractor(args.extractor, Source)
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
-    exported = export(source, args.folder, decoding, args.dtype, write_card, _longest_target(info.prepared_report))
+    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    longest = _longest_target(info.prepared_report)
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
+    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    if by_texts:
+        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
 
 
 if __name__ == "__main__":
