@@ -3,7 +3,7 @@
 A word w of summaries goes with a word s of documents by P(w | s), the share of the documents with s whose summaries
 have w: what lexical tables of machine translation estimate, too. A list is to hold as many words of the summary as it
 can at its length, and at equal length this ranking had more of them than those by measures of association that reward
-what is rare (docs/decoding.md has the figures).
+what is rare (docs/experiments.md has the figures).
 """
 
 from pathlib import Path
