@@ -11,9 +11,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
+from ..platform.systems import belongs_to
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
-from ..platform.systems import belongs_to
 from .options import SYSTEMS, flag
 
 
