@@ -1,7 +1,7 @@
 """Beam search at the paper's sizes: documents per second, for fairseq, this project and CTranslate2.
 
-    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table python
-    benchmarks/bench_generate.py --table [--docs docs/decoding.md]          print the table of earlier results
+    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table
+    python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
 
 Documents of 400 tokens, 50,000 words, beam 10, summaries of exactly 100 words, so that every system does the same
 number of steps. Three systems have the same weights: "fairseq", its ``transformer`` in its own search; "etads_basic",
@@ -16,7 +16,7 @@ which its command never has, torch computes a batched product, and the whole sea
 
 Every system has its own process, in which its peak memory is also measured. "avx2" shows the speed of a processor
 without AVX-512. The results of each processor and instruction set are a file in ``benchmarks/results/generate/``; the
-table of all results is in docs/decoding.md.
+table of all results is in docs/experiments.md.
 """
 
 import argparse

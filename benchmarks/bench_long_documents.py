@@ -1,7 +1,7 @@
 """Growth of a training step's time and memory with the length of a document, for each family of models.
 
-    python benchmarks/bench_long_documents.py [--docs docs/etads.md]    measure, and print the table; 45 minutes python
-    benchmarks/bench_long_documents.py --table                   print the table of earlier results
+    python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measure, and print the table; 45 minutes
+    python benchmarks/bench_long_documents.py --table                   print the table of earlier results
 
 A step of one document of 400 to 8,192 tokens and a summary of 100 words, with 50,000 words; bench_training_step.py
 defines a step and its measurement. Each system has the sizes of its preset, which are its paper's; fairseq's

@@ -1,7 +1,7 @@
 """Speed of the presets as in Tian et al. 2020, Table 2: hours per epoch of Gigaword, and summaries per second.
 
-    python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs] python
-    benchmarks/bench_presets.py --table [--docs docs/systems.md]        print the table of earlier results
+    python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
+    python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
 
 Batches of 64 articles of 31 words with titles of 8, as long as Gigaword's are on average; one dictionary of 68,885
 words, which Rush et al. and Nallapati et al. have for titles; each preset in its own sizes (except BART's, which are
@@ -37,7 +37,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
 BEGIN = "<!-- benchmarks/bench_presets.py --table -->\n\n"
-"""Comment before the table in docs/systems.md."""
+"""Comment before the table in docs/experiments.md."""
 COMMAND = [
     *("data", "--task", "summarization", "--criterion", "summarization_nll", "--optimizer", "adam", "--lr", "1e-5"),
     *("--clip-norm", "2", "--cpu", "--max-update", "1000"),

@@ -1,7 +1,7 @@
 """Time of a step of the search, by part of the model.
 
-    python benchmarks/bench_step.py [--docs docs/decoding.md]    measure, and print the table; two minutes python
-    benchmarks/bench_step.py --table                      print the table of earlier results
+    python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
+    python benchmarks/bench_step.py --table                      print the table of earlier results
 
 Sizes and systems are the same as in bench_generate.py. Summaries of 10 and of 50 words are searched. The difference of
 their times, divided by 40, is a step, so that the encoder and other work per document do not count. Each part is timed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "generate"
 BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end of the table -->"
-"""Comments around the table in docs/decoding.md."""
+"""Comments around the table in docs/experiments.md."""
 
 
 def heading(report):

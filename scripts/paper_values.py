@@ -2,7 +2,7 @@
 """Write a table of the recipes' deviations from the papers' values, which are in tests/reference/papers.yaml, into a
 page.
 
-    scripts/paper_values.py docs/systems.md
+    scripts/paper_values.py docs/deviations.md
 
 The text between the two comments that name this script is replaced. Without an argument, it prints the table.
 """
@@ -64,19 +64,17 @@ def _shown(value: Any) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Markdown table of deviations and of values settled here, one row per option of a recipe."""
-    lines: List[str] = ["| Recipe | Option | Paper | Here | Why |", "|---|---|---|---|---|"]
-    known = set()
+    """Deviations and what is settled here: for each recipe a list of options, with paper → here and the reason."""
+    rows: Dict[str, List[str]] = {}
     for value in values(table):
-        if value.why is None:
-            continue
-        row = f"| {value.option} | {_shown(value.paper)} | {_shown(value.ours)} | {value.why} |"
-        if (value.recipe, row) not in known:
-            known.add((value.recipe, row))
-            lines.append(f"| `{value.recipe}` {row}")
+        row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"
+        if value.why is not None and row not in rows.setdefault(value.recipe, []):
+            rows[value.recipe].append(row)
+    lines: List[str] = []
+    for recipe in filter(rows.get, rows):
+        lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
     memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
     lines += [
-        "",
         "Recipes with values from memory, for which no source was at hand: "
         + ", ".join(f"`{name}`" for name in memory)
         + ".",

@@ -8,19 +8,23 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..jobs.recipe_choice import decoding_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
+from ..text.picking import FILE as PICKING
+from ..text.picking import Picking
 
 EXAMPLES = """\
 examples:
   etads-export runs/quickstart model
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors --infer-dtype int8
+  etads-export runs/long model --extractor runs/long/extractor
   etads-export runs/mine model --checkpoint runs/mine/average.pt --beam 4 --min-len 35 --lenpen 0.9 --license mit
 
 The folder is then all that is needed:
@@ -53,7 +57,14 @@ def _parser() -> argparse.ArgumentParser:
         default="fp32",
         help="dtype of stored weights; fp16 takes half the space (default: fp32)",
     )
-    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, made by etads-shortlist")
+    add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
+    add(
+        "--extractor",
+        metavar="RUN",
+        type=Path,
+        help="the run of a sentence extractor whose picks the model was trained on (scripts/shorten.sh makes it, or "
+        "etads-shorten): the folder then reads long documents whole",
+    )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
     card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
@@ -61,11 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     card.add_argument(
         "--scores", metavar="FILE", type=Path, help="report of etads-rouge --json (default: RUN/rouge.json)"
     )
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "decoding defaults, stored in the folder (if not given: "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
-        + ")",
+        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
+        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
         without=["shortlist"],
     )
     return parser
@@ -77,14 +88,30 @@ def _checkpoint(args: argparse.Namespace) -> Path:
             raise InputError(f"--checkpoint {args.checkpoint}: no such file")
         return Path(args.checkpoint)
     if not args.run.is_dir():
-        raise InputError(
-            f"RUN {args.run}: no such folder; name a folder made by scripts/train.sh or scripts/quickstart.sh"
-        )
-    for name in ("best", "last"):
-        path = Path(args.run / "checkpoints" / f"checkpoint_{name}.pt")
-        if path.is_file():
-            return path
-    raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+        raise InputError(f"RUN {args.run}: no such folder; name what scripts/train.sh or scripts/quickstart.sh made")
+    found = _best_of(args.run)
+    if found is None:
+        raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    return found
+
+
+def _best_of(run: Path) -> Optional[Path]:
+    """The best checkpoint of a run, or its last one."""
+    paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
+    return next(filter(Path.is_file, paths), None)
+
+
+def _extractor(run: Path, make: Callable[..., Any]) -> Any:
+    """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
+
+    Raises:
+        InputError: the run has no checkpoint, no prepared data, or no picking.json.
+    """
+    checkpoint, prepared = _best_of(run), run / "prepared"
+    if checkpoint is None:
+        raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
+    Picking.read(run / PICKING, "etads-shorten --run RUN makes it")
+    return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
 
 
 def _report(path: Path) -> Dict[str, Any]:
@@ -113,6 +140,15 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
     )
 
 
+def _longest_target(report: Dict[str, Any]) -> Optional[int]:
+    """The tokens of the longest summary of the training data; None if the report does not say."""
+    try:
+        longest = report["lengths"]["train.target"]["max tokens"]
+    except (KeyError, TypeError):
+        return None
+    return longest if type(longest) is int and longest > 0 else None
+
+
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
@@ -136,10 +172,18 @@ def main(args: argparse.Namespace) -> None:
     if args.shortlist is not None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
-    source = Source(checkpoint, prepared / "bin", text_options, extra)
-    exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
-    size = sum(path.stat().st_size for path in args.folder.iterdir())
+    extractor = None if args.extractor is None else _extractor(args.extractor, Source)
+    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
+    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    longest = _longest_target(info.prepared_report)
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
+    size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
+    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    if by_texts:
+        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,14 @@ from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
-KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
-"""Values of ``--kind`` -> the unit of their labels."""
+KINDS = {
+    "words": "words",
+    "match": "sentences",
+    "extract": "sentences",
+    "f1": "sentences",
+    "distribution": "sentences",
+}
+"""Values of ``--kind`` -> what they are about."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -26,7 +32,9 @@ kinds:
   words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for others
   match          for each sentence of the summary, the sentence of the document that recalls most of it
   extract        the sentences that together recall the summary, chosen greedily
-  distribution   for each sentence of the summary, weights of the document's sentences, by the cosine of TF-IDF
+  f1             the sentences that together are most like the summary, chosen greedily by the F1 of words and bigrams:
+                 fewer than with extract, and found in a small part of the time
+  distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
 
 examples:
   etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
@@ -34,10 +42,10 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  --pairs writes each sentence of a summary (SPLIT.target) and the document's sentence by --kind match (SPLIT.source).
-  etads-prepare turns this text into data for training a model that rewrites sentences. All kinds except words, and
-  --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The three kinds of sentence
-  labels share a file name: keep several with --out. docs/selection.md describes them.""",
+  --pairs writes, for each sentence of a summary, that of the document which --kind match finds (SPLIT.source) and the
+  sentence itself (SPLIT.target): text of which etads-prepare makes data, to train a model that rewrites sentences.
+  All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
+  four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="folder made by etads-prepare, or its folder bin")

@@ -45,6 +45,19 @@ class DataChecks:
             checksums.verify_unchanged()
 
 
+def refuse_empty(directory: str, split: str, languages: str) -> None:
+    """Raise ValueError if a split, or a part of it, has no pairs, on which fairseq fails without a name.
+
+    Args:
+        languages: the suffixes of the files, such as "source-target".
+    """
+    files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
+    for file in os.scandir(directory) if os.path.isdir(directory) else ():
+        found = files.fullmatch(file.name)
+        if found and not file.stat().st_size:  # a document without words has its end
+            raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
+
+
 def check_subword_model(args: Any) -> None:
     """Compare the file of a --bpe class with SHA256SUMS in its folder; raises InputError."""
     for option in SUBWORD_MODELS:

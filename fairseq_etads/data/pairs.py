@@ -1,7 +1,9 @@
 """Pairs of document and summary, truncated here and nowhere else."""
 
 import logging
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+import os
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -12,6 +14,19 @@ from .factors import FactoredPairs
 from .selection import TokenValues, add_token_values
 
 logger = logging.getLogger(__name__)
+_PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
+
+
+def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
+    """The suffixes of documents and summaries by the names of a data directory's files; None, None without such files.
+
+    fairseq's own function takes a factor's file (train.factor-tf.idx) for one of a pair if it comes upon it first.
+    """
+    for name in sorted(os.listdir(directory)):
+        match = _PAIR_FILE.fullmatch(name)
+        if match:
+            return match[1], match[2]
+    return None, None
 
 
 def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:

@@ -7,10 +7,11 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..text.checksums import Checksums
+from ..text.picking import FACTOR as SALIENCE
 from ..text.words import SENTENCE_MARK, WORD_KINDS
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2")
-FACTORS = ("pos", "ner", "tf", "idf")
+FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 
 @dataclass(frozen=True)

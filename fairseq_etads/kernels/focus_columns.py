@@ -2,7 +2,7 @@
 
 Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C and G columns.
 Appended to queries and keys, the columns add the focal bias to their products, so that no T x S tensor exists.
-docs/etads.md says how exact this is.
+docs/experiments.md shows how exact this is.
 """
 
 import math

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import struct
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -14,16 +13,18 @@ from torch import nn
 
 from ... import plugin  # noqa: F401  # registers the architectures
 from ...data.shortlist_file import read_shortlist
-from ...data.weights_file import read_weights
+from ...data.weights_file import WeightsFile
 from ...platform.errors import InputError
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
+from ...text.picking import FILE as PICKING
+from ...text.picking import Picking
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.shortlist import Shortlist
 from . import model_options
-from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
+from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
 
 
 class LoadedFolder(NamedTuple):
@@ -36,6 +37,7 @@ class LoadedFolder(NamedTuple):
         tokenizer: raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
         shortlist: of the folder; None if it has none.
+        extractor: of the folder; None if it has none.
     """
 
     config: FolderConfig
@@ -44,29 +46,47 @@ class LoadedFolder(NamedTuple):
     tokenizer: TextTokenizer
     subwords: Any
     shortlist: Optional[Shortlist]
+    extractor: Optional["LoadedExtractor"] = None
 
 
-def load_folder(folder: Path) -> LoadedFolder:
+class LoadedExtractor(NamedTuple):
+    """The extractor of a model folder: a folder of its own, and how its sentences are picked."""
+
+    loaded: LoadedFolder
+    picking: Picking
+
+
+def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     """Load a folder that etads-export has made. No code of the folder is run.
+
+    Args:
+        is_extractor: whether it is the folder of an extractor, inside a summariser's.
 
     Raises:
         InputError: it is no model folder, is damaged or incomplete, or was made by a later version.
     """
     config = read_config(folder)
     _verify(folder, config)
-    _check_options(folder, config)
+    weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
+    _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws first weights
+        with torch.device("meta"):  # of a model that takes no memory: config.json may ask for any number of layers
+            weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
-    weights = read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict(), ADVICE)
-    model.load_state_dict(weights, strict=True)
+    model.load_state_dict(weights.read(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config), shortlist)
+    extractor = None
+    if not is_extractor and (folder / EXTRACTOR).is_dir():
+        picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
+        extractor = LoadedExtractor(load_folder(folder / EXTRACTOR, is_extractor=True), picking)
+    subwords = _build_subwords(folder, config)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
@@ -88,6 +108,10 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     needed = needed_files(config)
     if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, and not used unless a call says so
         needed.append(SHORTLIST)
+    # listed where the folder has an extractor, so that the model is not used without it
+    of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
+    if of_extractor in checksums.listed or (folder / EXTRACTOR).is_dir():
+        needed.append(of_extractor)
     for name in needed:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
@@ -96,29 +120,13 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     checksums.verify(needed)
 
 
-def _check_options(folder: Path, config: FolderConfig) -> None:
+def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_extractor: bool) -> None:
     """Raise InputError if the options are not such as the architecture and the weights can have."""
+    largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check(config.architecture, config.model, _largest_dimension(folder / WEIGHTS))
+        model_options.check(config.architecture, config.model, largest, is_extractor)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
-
-
-def _largest_dimension(path: Path) -> int:
-    """The largest dimension of the tensors in a file, from its header, so that nothing larger is built.
-
-    Raises:
-        InputError: the file is not in the format safetensors.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = file.keys()  # it is no dictionary: names can be had in no other way
-            return max((size for name in names for size in file.get_slice(name).get_shape()), default=0)
-    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, struct.error) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {ADVICE}") from None
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:

@@ -8,7 +8,8 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from recurrent import FACTORS, recurrent, recurrent_task
 
 from fairseq_etads.models.rnn import INITIAL_STD
-from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, parse_factors, preset_config
+from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, preset_config
+from fairseq_etads.models.source_factors import parse_factors
 
 
 def test_presets_have_the_papers_sizes():
