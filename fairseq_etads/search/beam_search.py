@@ -1,6 +1,6 @@
 """One beam search over one batch, step by step.
 
-Results are fairseq's as long as no option of this project is used: order of operations and ties follow its search.
+Without options of this project, results equal fairseq's: the order of operations and ties follow its search.
 """
 
 import math
@@ -30,12 +30,12 @@ class SearchRequest:
 
     Attributes:
         settings: resolved for these models (:meth:`SearchSettings.resolved`).
-        special: the ids that go with them.
+        special: their ids.
         strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
-        terms: change the scores of words, in this order; their models are in evaluation mode.
+        terms: terms that change the scores of words, in order; their models are in evaluation mode.
         dictionary: the target's.
-        shortlist: the words that there are for a document; None: all.
+        shortlist: the words available for a document; None: all.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
     """
 
@@ -65,7 +65,7 @@ class BeamSearch:
         candidates: the words of the softmax with a shortlist; otherwise None.
 
     Raises:
-        ValueError: an option does not fit this batch or these models.
+        ValueError: an option does not suit this batch or these models.
         NotImplementedError: constraints, which the strategy or a model does not support.
     """
 
@@ -123,7 +123,7 @@ class BeamSearch:
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
 
     def _length_limits(self) -> Tensor:
-        """Most tokens of each summary before the end symbol, (B,)."""
+        """Maximum number of tokens of each summary before the end symbol, (B,)."""
         settings = self.settings
         if settings.exact_length:
             return torch.full((self.documents,), settings.exact_length, device=self.device)
@@ -131,8 +131,8 @@ class BeamSearch:
             longest = int(self.source.lengths.max())
             if longest >= settings.max_len:
                 raise ValueError(
-                    f"--match-source-len: a document has {longest} tokens, and the models have positions for summaries "
-                    f"of {settings.max_len - 1} (--truncate-source reads fewer)"
+                    f"--match-source-len: a document has {longest} tokens, but the models have positions for "
+                    f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
             # for all documents, as in fairseq; a rule of the step ends each at its own length
             return torch.full((self.documents,), longest, device=self.device)
@@ -144,21 +144,21 @@ class BeamSearch:
         return torch.tensor(most, dtype=torch.long, device=self.device)
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """The words that summaries must begin with, (B, T), as search ids."""
+        """Words that summaries must begin with, (B, T), as search ids."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # which alone says where a summary ends
+        if self.settings.exact_length:  # it alone determines where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.longest.tolist()):
             if count > most:
                 raise ValueError(
-                    f"--prefix-size: a summary must begin with {count} tokens and has at most {most} "
-                    "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+                    f"--prefix-size: a summary must begin with {count} tokens but has at most {most} (--max-len-a, "
+                    "--max-len-b, --exact-length, --match-source-len)"
                 )
         return prefix
 
     def run(self) -> Results:
-        """The finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Search; returns the finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -181,7 +181,7 @@ class BeamSearch:
         return results
 
     def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
-        """One step of the search; False when no document is left.
+        """Run one step of the search; False when no document is left.
 
         Args:
             lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
@@ -192,14 +192,14 @@ class BeamSearch:
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
-        self._finish(step, extensions, ends[:, :beam], cost)  # an end that is not among the best is not taken
+        self._finish(step, extensions, ends[:, :beam], cost)  # an end that is not among the best is ignored
         if step == self.max_len:
             self._answer_unanswered(step, extensions, torch.ones_like(live.batch_rows, dtype=torch.bool))
             return False
 
         ends[:, :beam] |= live.used_up
-        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # living hypotheses first, in order
-        fillers = ends.gather(1, chosen)  # hypotheses that have ended, where fewer than beam are living
+        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
+        fillers = ends.gather(1, chosen)  # finished hypotheses, where fewer than beam are active
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -208,7 +208,7 @@ class BeamSearch:
         else:
             ended = fillers
         if not continues_in_place(self.strategy):
-            log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
+            log_probs = log_probs.masked_fill(ended, -math.inf)  # a finished hypothesis has no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._answer_unanswered(step, extensions, stuck)
         live.extend(step, parents, words, log_probs)
@@ -222,10 +222,11 @@ class BeamSearch:
         return self._continue(step, parents, left)
 
     def _continue(self, step: int, parents: Tensor, left: Tensor) -> bool:
-        """Tell the models which hypotheses go on; False if no document is left.
+        """Tell the models which hypotheses continue; False if no document is left.
 
         Args:
-            parents: (B, beam), the beams that are continued. left: (B,), which documents stay in the batch.
+            parents: (B, beam), the beams that are continued. left: (B,), indices of the documents that remain in the
+                batch.
         """
         documents: Optional[Tensor] = None
         if not left.all():
@@ -282,9 +283,9 @@ class BeamSearch:
         return self.scoring.coverage_cost(live.coverage, padding)
 
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
-        """The best extensions of each document; lprobs (B, beam or 1, V)."""
+        """Select the best extensions of each document; lprobs (B, beam or 1, V)."""
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk counts NaN as the largest number, so it would show up here
+        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would show up here
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -303,7 +304,7 @@ class BeamSearch:
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
-        k = min(2 * beam, most)  # twice the beam, as half of them may end
+        k = min(2 * beam, most)  # twice the beam size, since half of them may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
             return recombined(
@@ -312,7 +313,7 @@ class BeamSearch:
         return best_extensions(lprobs, before, k, stepwise)
 
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, cost: Optional[Tensor]) -> None:
-        """Put the extensions that end (B, beam) among the finished hypotheses."""
+        """Move extensions that end (B, beam) to the finished hypotheses."""
         documents = ends.any(1).nonzero().flatten()
         if not len(documents):
             return
@@ -337,7 +338,9 @@ class BeamSearch:
         )
 
     def _answer_unanswered(self, step: int, extensions: Extensions, stuck: Tensor) -> None:
-        """Documents (B,) that cannot go on and have no hypothesis get one, of score -inf: an answer for each."""
+        """Give documents (B,) that cannot continue and have no hypothesis one of score -inf, so that each has a
+        result.
+        """
         stuck = stuck & self.done.count(self.live.batch_rows).eq(0)
         if stuck.any():
             ends = torch.zeros_like(self.live.used_up)
@@ -346,7 +349,9 @@ class BeamSearch:
             self._finish(step, impossible, ends, None)
 
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Which documents (B,) need no further step; log_probs and cost (B, beam) are of those that would go on."""
+        """Mask of documents (B,) that need no further step; log_probs and cost (B, beam) belong to continuing
+        hypotheses.
+        """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":
             return self.done.count(live.batch_rows) >= live.beam
