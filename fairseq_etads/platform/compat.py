@@ -22,7 +22,7 @@ import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn
+from typing import Any, Callable, Iterator, List, NoReturn, Tuple
 from unittest import mock
 
 import torch
@@ -136,13 +136,41 @@ def _is_whole(path: str) -> bool:
     return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
 
 
+def _progress(path: str) -> Tuple[int, bool]:
+    """How many updates a checkpoint has had, and whether training can be resumed from it, which crash.pt cannot.
+
+    (-1, False): it is no checkpoint, or it was saved where training failed. Its tensors are not read.
+    """
+    try:
+        with _weights_only():
+            state = torch.load(path, map_location="cpu", mmap=True)
+        updates = int(state["optimizer_history"][-1]["num_updates"])
+        if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
+            return -1, False
+        return updates, state.get("last_optimizer_state") is not None
+    except Exception:  # of many classes, as in _weights_only; whatever it is, it is not to be recommended
+        return -1, False
+
+
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder is whole."""
-    others = [file for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
-    others.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    whole = next((file for file in others if _is_whole(str(file))), None)
-    advice = f"{whole} is whole: name it" if whole else "Name another one"
-    advice += " with --restore-file (training) or --path (generation; --checkpoint of scripts/generate.sh)"
+    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder to take instead.
+
+    That is the one with the most updates from which training can be resumed, or else with which summaries can be made.
+    """
+    others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
+    found = []
+    for file in others:
+        updates, is_resumable = _progress(file)
+        if updates >= 0:
+            found.append((is_resumable, updates, os.path.getmtime(file), file))
+    best = next((entry for entry in sorted(found, reverse=True) if _is_whole(entry[-1])), None)
+    training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
+    if best is None:
+        advice = f"Name another one with {training} or {generation}"
+    elif best[0]:
+        advice = f"{best[-1]}, saved after {best[1]:,} updates, is whole: name it with {training} or {generation}"
+    else:
+        advice = f"{best[-1]} is whole: name it with {generation}. No other one here can be resumed from"
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
