@@ -112,7 +112,7 @@ class Demo:
         return JSONResponse(
             {
                 "title": self.title,
-                "about": described(config),
+                "about": described(config, self.summarizer.picks_sentences),
                 "max_bytes": MAX_BYTES,
                 "options": form.fields(config.decoding),
             }
@@ -173,12 +173,14 @@ class Demo:
         return Job(work), events
 
 
-def described(config: Any) -> str:
-    """A model in a sentence, by the config.json of its folder."""
+def described(config: Any, extracts: bool) -> str:
+    """A model in a sentence, by the config.json of its folder; ``extracts``: it has an extractor."""
     pointer = config.model.get("pointer", "none")
     copies = "" if pointer == "none" else "copies words of a document, and "
-    reads = config.task["truncate_source"]
-    return f"Architecture {config.architecture}: {copies}reads the first {reads:,} tokens."
+    reads = f"the first {config.task['truncate_source']:,} tokens"
+    if extracts:
+        reads = "the likeliest sentences of a document, of any length"
+    return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
 async def _until_the_end(
