@@ -19,6 +19,7 @@ PACKAGES = {"fairseq_etads": ROOT / "fairseq_etads", "etads_preprocess": ROOT / 
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "benchmarks/README.md": "benchmarks.md",
     "preprocess/sample/README.md": "sample.md",
     "docs/notebook.ipynb": "notebook.md",
 }

@@ -63,19 +63,17 @@ def _shown(value: Any) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Deviations and what is settled here, a row for each option of a recipe."""
-    lines: List[str] = ["| Recipe | Option | Paper | Here | Why |", "|---|---|---|---|---|"]
-    known = set()
+    """Deviations and what is settled here: for each recipe a list of options, with paper → here and the reason."""
+    rows: Dict[str, List[str]] = {}
     for value in values(table):
-        if value.why is None:
-            continue
-        row = f"| {value.option} | {_shown(value.paper)} | {_shown(value.ours)} | {value.why} |"
-        if (value.recipe, row) not in known:
-            known.add((value.recipe, row))
-            lines.append(f"| `{value.recipe}` {row}")
+        row = f"- {value.option}: {_shown(value.paper)} → {_shown(value.ours)}: {value.why}"
+        if value.why is not None and row not in rows.setdefault(value.recipe, []):
+            rows[value.recipe].append(row)
+    lines: List[str] = []
+    for recipe in filter(rows.get, rows):
+        lines += [f"**`{recipe}`**", "", *rows[recipe], ""]
     memory = sorted({value.recipe for value in values(table) if "memory" in value.where})
     lines += [
-        "",
         "Recipes with values from memory, for which no source was at hand: "
         + ", ".join(f"`{name}`" for name in memory)
         + ".",

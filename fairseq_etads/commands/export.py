@@ -1,6 +1,6 @@
-"""The command ``etads-export``: a trained model and all that summarising needs, as a folder that others can load.
+"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a folder for sharing.
 
-It stands here, beside ``etads-prepare``, because it reads what that one has written.
+It is in this package, like ``etads-prepare``, because it reads that command's output.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..jobs.recipe_choice import decoding_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -36,25 +37,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Make a model folder: weights (safetensors), settings (JSON), dictionaries, the subword model and "
-        "a model card. Loading it runs no code from the folder, so that it can be given to others.",
+        "a model card. Loading it runs no code from the folder, so it can be shared.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
-    add("folder", metavar="FOLDER", type=Path, help="the folder to make; must not exist, or be empty")
+    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
+    add("folder", metavar="FOLDER", type=Path, help="folder to make; it must not exist, or be empty")
     add(
         "--checkpoint",
         metavar="FILE",
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="the data it was trained with (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: RUN/prepared)")
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="how weights are stored; fp16 takes half the room (default: fp32)",
+        help="dtype of stored weights; fp16 takes half the space (default: fp32)",
     )
     add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
     add(
@@ -65,19 +66,17 @@ def _parser() -> argparse.ArgumentParser:
         "etads-shorten): the folder then reads long documents whole",
     )
     card = parser.add_argument_group("model card")
-    card.add_argument("--title", help="default: the name of FOLDER")
-    card.add_argument("--license", default="", help="such as mit or cc-by-4.0")
-    card.add_argument("--language", default="", help="of the texts, such as en")
+    card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
+    card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
+    card.add_argument("--language", default="", help="language of the texts, such as en")
     card.add_argument(
-        "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
+        "--scores", metavar="FILE", type=Path, help="report of etads-rouge --json (default: RUN/rouge.json)"
     )
-    others = {name: value for name, value in call_options.DEFAULTS.items() if name != "max_len"}
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: --max-len is the length of the longest "
-        "summary in training, "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
-        + ")",
+        "defaults of decoding, which the folder remembers (where not given: --min-len and --max-len by the summaries "
+        "of training, " + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items()) + ")",
         without=["shortlist"],
     )
     return parser
@@ -120,7 +119,7 @@ def _extractor(run: Path, make: Callable[..., Any]) -> Any:
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """A report.json; empty if there is none that can be read, for it only adorns the card."""
+    """Read a report.json; empty if there is no readable one, because only the model card uses it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -166,7 +165,7 @@ def main(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows the INFO of all modules
+    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
     from ..summarizer.folder.export import Exported, Source, export
     from ..vocabulary.dictionary import known_words
 
@@ -180,9 +179,16 @@ def main(args: argparse.Namespace) -> None:
         decoding["shortlist"] = True
     extractor = None if args.extractor is None else _extractor(args.extractor, Source)
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor)
-    exported = export(source, args.folder, decoding, args.dtype, write_card, _longest_target(info.prepared_report))
+    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    longest = _longest_target(info.prepared_report)
+    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
+    by_texts = {name: value for name, value in chosen.items() if value != call_options.DEFAULTS.get(name)}
+    if by_texts:
+        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        print(f"by the training summaries, summaries are written with {shown} unless a call says something else")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.lengths import bounds
 from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
@@ -66,9 +67,11 @@ def export(
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding that differ from the usual ones; ``max_len`` is usually the length of the
-            longest summary in training. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
-        longest_target: tokens of the longest summary in the training data, if known.
+        decoding: defaults of decoding that differ from the usual ones; ``min_len`` and ``max_len`` usually follow
+            from the lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of
+            README.md.
+        longest_target: tokens of the longest summary in the training data, if known; for a checkpoint that does not
+            know their lengths.
 
     Raises:
         InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
@@ -183,7 +186,12 @@ def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: O
     """All defaults of decoding of a folder: a model writes summaries as long as those that it has learnt from."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
-    return {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST), **decoding}
+    defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
+    if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        by_summaries = {**defaults, **bounds(task.summary_lengths, task.truncate_target), **decoding}
+        if by_summaries["min_len"] <= by_summaries["max_len"]:
+            return by_summaries
+    return {**defaults, **decoding}
 
 
 def _architecture(cfg: Any) -> str:
@@ -200,7 +208,8 @@ def _plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[s
 def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     state = task.state_dict()
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source)}
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:

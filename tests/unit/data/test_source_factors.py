@@ -64,7 +64,7 @@ def test_files_that_do_not_belong_to_the_documents_are_refused(directory):
         load_factor(str(directory), "valid", "tf", dictionary, SIZES)
     with pytest.raises(ValueError, match="4 documents, but split train has 3"):
         load_factor(str(directory), "train", "tf", dictionary, SIZES[:3])
-    with pytest.raises(ValueError, match=r"1 documents have another number .* number 2 \(from 0; 1 and 2\)"):
+    with pytest.raises(ValueError, match=r"1 documents have different numbers .* number 2 \(from 0; 1 and 2\)"):
         load_factor(str(directory), "train", "tf", dictionary, [6, 4, 2, 9])
 
 

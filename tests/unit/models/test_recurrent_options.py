@@ -94,7 +94,7 @@ def test_word_vectors_are_read(tmp_path, lines):
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("w1 0.5 0.5\n", "line 1 has 2 numbers, and 16 are wanted"),
+        ("w1 0.5 0.5\n", "line 1 has 2 numbers; 16 expected"),
         ("1 16\nw1" + " x" * 16 + "\n", "line 2 is not a word and its numbers"),
         ("w1" + " nan" * 16 + "\n", "line 1 has a number that is not finite"),
         ("elsewhere" + " 1" * 16 + "\n", "none of the 44 words"),
