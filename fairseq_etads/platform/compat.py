@@ -37,6 +37,7 @@ with importing_fairseq():
     from fairseq.distributed import utils as distributed_utils
     from fairseq.file_io import PathManager
     from fairseq.logging import meters
+    from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
     from fairseq.trainer import Trainer
@@ -352,6 +353,24 @@ def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
+def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``AMPOptimizer.step``: gradients of --amp are divided by the scale of the loss once.
+
+    fairseq divides them before it clips them, but names another object to torch's scaler than in the step, so that the
+    scaler divides them again. Adam hardly notices; SGD and Adagrad take steps that are far too short.
+    """
+
+    @functools.wraps(step)
+    def step_once(self: Any) -> Any:
+        states = self.scaler._per_optimizer_states
+        if id(self.optimizer) in states:
+            states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
+        return step(self)
+
+    step_once.is_patched = True  # type: ignore[attr-defined]
+    return step_once
+
+
 class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
 
@@ -384,7 +403,7 @@ def install() -> None:
     """Patch fairseq: safe loading and whole files of checkpoints, fairseq-train's loop, bare --replace-unk.
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
-    matrices in half precision, --fp16 on CPUs, and gradients clipped on CPUs of machines with GPUs.
+    matrices in half precision, --fp16 on CPUs, gradients clipped on CPUs of machines with GPUs, and those of --amp.
 
     May be called again.
     """
@@ -415,6 +434,8 @@ def install() -> None:
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
+    if not hasattr(AMPOptimizer.step, "is_patched"):
+        AMPOptimizer.step = _unscaled_once(AMPOptimizer.step)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)
