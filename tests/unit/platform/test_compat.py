@@ -1,4 +1,6 @@
-"""Checkpoints: plain ones load with weights_only on, hostile and broken ones are refused in words, copies are whole."""
+"""Checkpoints: plain ones load with weights_only, hostile and broken ones are refused with a message, copies are
+complete.
+"""
 
 import io
 import os
@@ -177,7 +179,7 @@ def test_checkpoints_of_old_torch_still_load(tmp_path):
 
 
 def test_a_checkpoint_is_saved_anew_after_a_full_disk(tmp_path, monkeypatch):
-    """fairseq's second attempt would be written behind what the first has left."""
+    """fairseq's second attempt would be written after the remains of the first."""
     plain_save, attempts = torch.save, []
 
     def save(state, file):
@@ -213,7 +215,7 @@ def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_threads_that_read_batches_ahead_end_with_the_process():
-    """fairseq's would still wait for room in its queue."""
+    """fairseq's threads would still wait for space in its queue."""
     batches = iterators.BufferedIterator(2, list(range(100)))
     assert next(batches) == 0
     assert batches._consumer.is_alive()
