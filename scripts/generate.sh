@@ -8,8 +8,10 @@
 #                    - for standard output
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
 #   --input-format F   what PATH is (default: told by its name and its first line, and said)
-#                    lines: every line is a document; file: the whole file is one; folder: every file in it is one;
-#                    jsonl, csv: every record is one, in a field such as "article", "document" or "text"
+#                    file: the whole file is a document (default of text files); lines: every line is one (default of
+#                    standard input); folder: every file in it is one; jsonl, csv: every record is one, in a field such
+#                    as "article", "document" or "text"
+#   --lines          every line is a document, as --input-format lines
 #   --source-column NAME   the field of the document in JSON lines or CSV, if it is not a known one
 #   --skip-bad       documents that cannot be read get an empty summary and are counted (default: stop and name them)
 #   --prepared DIR   the prepared data (default: DIR/prepared)
@@ -50,7 +52,7 @@ while [ $# -gt 0 ]; do
         --input) need_value "$@"; inputs+=(--input "$2"); shift 2 ;;
         --input-format) need_value "$@"; need_choice "$1" "$2" lines jsonl csv folder file; reading+=("$1" "$2"); shift 2 ;;
         --source-column) need_value "$@"; reading+=("$1" "$2"); shift 2 ;;
-        --skip-bad) reading+=("$1"); shift ;;
+        --skip-bad | --lines) reading+=("$1"); shift ;;
         --subset) need_value "$@"; subset=$2; shift 2 ;;
         --checkpoint) need_value "$@"; checkpoint=$2; shift 2 ;;
         --beam) need_value "$@"; beam=$2; shift 2 ;;

@@ -2,7 +2,7 @@
 """Takes the pictures of pages in docs/pictures/ by a headless browser.
 
   scripts/screenshots.py [FOLDER]                 docs/pictures/explain.png of docs/pictures/explain.json, which
-                                                  etads-explain model documents.txt --document 3 --json explain.json
+                                                  etads-explain model documents.txt --lines --document 3 --json FILE
                                                   has written; into FOLDER, if it is given
   scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
 

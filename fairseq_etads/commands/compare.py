@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_comparable, likelihood_file, read_likelihoods
-from ..evaluation.resampling import compare_pairs, compare_trainings
+from ..evaluation.resampling import compare_pairs, compare_trainings, family_numbers
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftovers
 from ..platform.console import USER_ERROR, Parser, command
@@ -42,9 +42,12 @@ examples:
 
   Prints the difference of the means, A minus B, with its 95 % interval by paired bootstrap, and two two-sided
   p-values: by the same bootstrap, and by approximate randomisation (random exchanges of the two systems' scores,
-  document by document). With --a and --b a system was trained several times: the bootstrap draws trainings as well
-  as documents, so that luck with a seed does not pass for a better system. If you test several metrics or systems,
-  divide your significance level by their number.
+  document by document). With --a and --b a system was trained several times: the test then adds the spread of the
+  trainings, by Student's t, to that of the documents, so that luck with a seed does not pass for a better system.
+  With a single training on each side, the test says nothing about other trainings of the same systems.
+  Documents that resemble each other (news of one event, packages of one source) are not independent: name their
+  families with --families, and whole families are drawn.
+  If you test several metrics or systems, correct the p-values for their number (Holm, or divide the level).
   --likelihood compares how likely two trained models find the references (natural logarithm, mean over the tokens of
   a summary). It varies far less than ROUGE, and so tells smaller differences; but it says nothing of the search.
   - as a file is standard input; any file may be compressed (.gz, .xz, .bz2, .zst).""",
@@ -59,6 +62,7 @@ examples:
     add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
     add("--b", metavar="B", nargs="+", default=[], help="the other system's")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
+    add("--families", metavar="FILE", help="names the family of each document, one per line (up to the first tab)")
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
@@ -106,13 +110,28 @@ def _given(args: argparse.Namespace) -> _Given:
     return _Given(first, second, rest)
 
 
+def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
+    """The number of each document's family (documents,), or None without ``--families``.
+
+    Raises:
+        InputError: the file does not have a line for each document.
+    """
+    if not args.families:
+        return None
+    (lines,) = read_summaries([args.families])
+    if len(lines) != documents:
+        raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
+    return family_numbers([line.split("\t")[0] for line in lines])
+
+
 def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
     """The report's "scores". first, second: (trainings, n, metrics)."""
     several = len(first) > 1 or len(second) > 1
+    families = _families(args, first.shape[1])
     tests = (
-        compare_trainings(first, second, args.bootstrap, args.seed)
+        compare_trainings(first, second, args.bootstrap, args.seed, families)
         if several
-        else compare_pairs(first[0], second[0], args.bootstrap, args.seed)
+        else compare_pairs(first[0], second[0], args.bootstrap, args.seed, families)
     )
     found = {name: values.tolist() for name, values in tests.items()}
     rows: Dict[str, Dict[str, Any]] = {}
@@ -140,7 +159,9 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
     """The end of the signature."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
-        tests = f"bootstrap-of-documents-and-trainings|trainings:{len(given.first)},{len(given.second)}"
+        tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
+    if args.families:
+        tests += "|families:given"
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
@@ -238,7 +259,10 @@ def main(args: argparse.Namespace) -> None:
     """Run ``etads-compare``."""
     given = _given(args)
     check_writable("--json", args.json)
-    check_outputs({"--json": args.json}, {"A": given.first, "B": given.second, "REF": given.references})
+    check_outputs(
+        {"--json": args.json},
+        {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families},
+    )
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)

@@ -16,11 +16,12 @@ from ..platform.outputs import check_outputs, writing
 from ..search import call_options
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, unit_of, what_is_a_document
 
 EXAMPLES = """\
 examples:
-  etads-explain model article.txt --output page.html               a document a line: the first of them
+  etads-explain model article.txt --output page.html               the file is the document
+  etads-explain model documents.txt --lines --document 3 -o page.html
   etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh
   etads-explain model articles/ --document all -o pages/           a page each, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
@@ -58,12 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         help="which document, by its id or name, or counted from 1; all: a page each (default: the first)",
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
-    add(
-        "--input-format",
-        choices=FORMATS,
-        help="lines: every line is a document; file: the whole file; folder: every file in it; jsonl, csv: every "
-        "record (default: told by the name and the first line)",
-    )
+    add_input_format(parser)
     add(
         "--source-column",
         metavar="NAME",
@@ -132,7 +128,10 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     if found is None and wanted is None:
         raise InputError("FILE: no document with words in it")
     if found is None:
-        raise InputError(f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1")
+        hint = "; --lines takes every line for one" if kind == "file" else ""
+        raise InputError(
+            f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1{hint}"
+        )
     if found.problem:
         raise InputError(found.problem)
     if wanted is None and next(documents, None) is not None:
@@ -162,6 +161,10 @@ def main(args: argparse.Namespace) -> None:
         if not args.quiet:
             print(f"== {printable(text)}", file=sys.stderr)
 
+    if kind == "file":
+        taken = what_is_a_document(kind, [args.file], args.input_format)
+        if taken.startswith(args.file):  # it has several lines, which can also be documents
+            say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)
         return

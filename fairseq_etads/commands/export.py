@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from ..data.preparation import prepared_options
 from ..platform.console import Parser, command
@@ -61,10 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     card.add_argument(
         "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
     )
+    others = {name: value for name, value in call_options.DEFAULTS.items() if name != "max_len"}
     call_options.add_arguments(
         parser,
-        "defaults of decoding, which the folder remembers (where not given: "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in call_options.DEFAULTS.items())
+        "defaults of decoding, which the folder remembers (where not given: --max-len is the length of the longest "
+        "summary in training, "
+        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
         + ")",
         without=["shortlist"],
     )
@@ -111,6 +113,15 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
     )
 
 
+def _longest_target(report: Dict[str, Any]) -> Optional[int]:
+    """The tokens of the longest summary of the training data; None if the report does not say."""
+    try:
+        longest = report["lengths"]["train.target"]["max tokens"]
+    except (KeyError, TypeError):
+        return None
+    return longest if type(longest) is int and longest > 0 else None
+
+
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run ``etads-export``."""
@@ -135,7 +146,7 @@ def main(args: argparse.Namespace) -> None:
         extra[SHORTLIST] = args.shortlist
         decoding["shortlist"] = True
     source = Source(checkpoint, prepared / "bin", text_options, extra)
-    exported = export(source, args.folder, {**call_options.DEFAULTS, **decoding}, args.dtype, write_card)
+    exported = export(source, args.folder, decoding, args.dtype, write_card, _longest_target(info.prepared_report))
     size = sum(path.stat().st_size for path in args.folder.iterdir())
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
 

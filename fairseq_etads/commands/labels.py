@@ -10,7 +10,13 @@ from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
-KINDS = {"words": "words", "match": "sentences", "extract": "sentences", "distribution": "sentences"}
+KINDS = {
+    "words": "words",
+    "match": "sentences",
+    "extract": "sentences",
+    "f1": "sentences",
+    "distribution": "sentences",
+}
 """Values of ``--kind`` -> what they are about."""
 
 
@@ -26,6 +32,8 @@ kinds:
   words          1 for each word that the summary copies, in its longest runs and where they occur first; 0 for others
   match          for each sentence of the summary the sentence of the document that recalls most of it
   extract        the sentences that together recall the summary, chosen greedily
+  f1             the sentences that together are most like the summary, chosen greedily by the F1 of words and bigrams:
+                 fewer than with extract, and found in a small part of the time
   distribution   for each sentence of the summary weights of the document's sentences, by the cosine of TF-IDF
 
 examples:
@@ -37,7 +45,7 @@ examples:
   --pairs writes, for each sentence of a summary, that of the document which --kind match finds (SPLIT.source) and the
   sentence itself (SPLIT.target): text of which etads-prepare makes data, to train a model that rewrites sentences.
   All kinds but words, and --pairs, need documents with sentence marks (etads-prepare --source-sentence-marks). The
-  three kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
+  four kinds of labels of sentences have one file name: keep several with --out. docs/selection.md describes them.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="what etads-prepare made, or its folder bin")

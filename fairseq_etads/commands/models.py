@@ -9,12 +9,20 @@ from pathlib import Path
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 
+EXAMPLES = """\
+examples:
+  etads-models                       all architectures
+  etads-models etads                 the options of one
+  etads-models --configs configs     a file for fairseq-hydra-train of each
+"""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
         description="List the named architectures with their numbers of parameters, or the options of one of them.",
-        epilog="examples:  etads-models            etads-models etads            etads-models --configs configs",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
     parser.add_argument(

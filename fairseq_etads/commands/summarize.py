@@ -21,13 +21,14 @@ from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, find_folder, read_config
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import FORMATS, NewDocument, kind_of_inputs, read_documents, unit_of
+from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, what_is_a_document
 from ..text.resumable import ResumableLines
 
 EXAMPLES = """\
 examples:
   echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
-  etads-summarize model new-documents.txt                       every line is a document; summaries on the terminal
+  etads-summarize model article.txt                             the file is a document; its summary on the terminal
+  etads-summarize model new-documents.txt --lines               every line is a document
   etads-summarize model articles/ --output summaries.jsonl      every file in the folder is one; JSON lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
   etads-summarize model --beam 8 --min-len 20 < documents.txt
@@ -60,12 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[STANDARD_INPUT],
         help="documents: files or folders, plain or compressed; - is standard input (default)",
     )
-    add(
-        "--input-format",
-        choices=FORMATS,
-        help="lines: every line is a document; file: every file; folder: every file in it; jsonl, csv: every record "
-        "(default: told by the names and the first line; several text files are a document each)",
-    )
+    add_input_format(parser)
     add(
         "--source-column",
         metavar="NAME",
@@ -158,21 +154,15 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
 def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
     """Each document with its summary, in order."""
     waiting: Deque[NewDocument] = deque()
-    errors: List[InputError] = []
 
     def texts() -> Iterator[str]:
-        try:
-            for document in documents:
-                waiting.append(document)
-                yield document.text
-        except InputError as error:  # of the input; what has been read before is summarised first
-            errors.append(error)
+        for document in documents:
+            waiting.append(document)
+            yield document.text
 
     options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
     for summary in summarizer.stream(texts(), **options, **call_options.given_on(args)):
         yield waiting.popleft(), summary
-    if errors:
-        raise errors[0]
 
 
 def _load(args: argparse.Namespace) -> Any:
@@ -254,11 +244,7 @@ def main(args: argparse.Namespace) -> None:
     call_options.call_settings(config.decoding, call_options.given_on(args))
     kind = kind_of_inputs(args.files, args.input_format)
     report = _Report(args.quiet)
-    advice = {
-        "lines": "; --input-format file takes a whole file for one",
-        "file": "; --input-format lines takes every line for one",
-    }
-    report.say(f"every {unit_of(kind)} is a document" + ("" if args.input_format else advice.get(kind, "")))
+    report.say(what_is_a_document(kind, args.files, args.input_format))
     failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
     report.end(failed)
     if failed:

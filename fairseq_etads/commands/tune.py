@@ -124,7 +124,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
         raise InputError(f"{option} -: must be a file, which a second run can read again")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    kind, column = guess_format([path]), ""
+    kind, column = guess_format([path], text="lines"), ""
     if kind != "lines":
         names = column_names(path, kind)
         column = asked or next((name for name in usual if name in names), "")
@@ -146,7 +146,7 @@ def _pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """The documents, and the references in one line each."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
-    if args.target is None and guess_format([args.source]) == "lines":
+    if args.target is None and guess_format([args.source], text="lines") == "lines":
         raise InputError(f"REFERENCES are missing: {args.source} has lines, not fields of documents and references")
     references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):

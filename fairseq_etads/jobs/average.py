@@ -11,7 +11,9 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-_TRAINING_OPTION = re.compile(r"dropout|layerdrop|quant_noise|activations|embed_path|min_params|^data$")
+_TRAINING_OPTION = re.compile(
+    r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
+)
 """Options of a model that affect its training but not what its weights mean."""
 
 

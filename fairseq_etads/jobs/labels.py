@@ -8,7 +8,14 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, source_hash, write_rows
-from ..data.labels.labels import copy_labels, greedy_extract, inverse_frequencies, match_sentences, selection_targets
+from ..data.labels.labels import (
+    copy_labels,
+    greedy_extract,
+    greedy_f1,
+    inverse_frequencies,
+    match_sentences,
+    selection_targets,
+)
 from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
@@ -45,7 +52,7 @@ class Labeller(NamedTuple):
     """Makes the labels of documents.
 
     Attributes:
-        pairs: the split. kind: "words", "match", "extract" or "distribution".
+        pairs: the split. kind: "words", "match", "extract", "f1" or "distribution".
         limit: how many tokens are read of a document.
         subwords: of the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: see :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`; for "distribution".
@@ -86,6 +93,8 @@ class Labeller(NamedTuple):
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
             return [str(number) for number in greedy_extract(sentences, references)]
+        if self.kind == "f1":
+            return [str(number) for number in greedy_f1(sentences, references)]
         rows = selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
@@ -228,5 +237,6 @@ class _Counts:
         if self.kind == "words":
             share = self.chosen / max(self.fields, 1)
             return f"{self.chosen:,} of {self.fields:,} tokens of {self.documents:,} documents are copied ({share:.1%})"
-        what = {"extract": "extracted sentences"}.get(self.kind, "sentences of summaries with a sentence of a document")
+        extracted = self.kind in ("extract", "f1")
+        what = "extracted sentences" if extracted else "sentences of summaries with a sentence of a document"
         return f"{self.fields:,} {what} in {self.documents:,} documents"

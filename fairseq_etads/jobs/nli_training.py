@@ -21,7 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..data.nli_pairs import LABELS, SKIPPED, punctuation_warning, read_pairs
-from ..data.weights_file import read_weights
+from ..data.weights_file import WeightsFile
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..systems.entailment.decomposable import DecomposableAttention
@@ -211,7 +211,7 @@ class Trainer:
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
             expected.update({f"adam.{name}.{key}": value for key, value in moments.items()})
         expected["progress"] = torch.tensor(Progress())
-        stored = read_weights(path, {}, expected, f"Delete it, or choose another folder than {path.parent}")
+        stored = WeightsFile(path, {}, f"Delete it, or choose another folder than {path.parent}").read(expected)
         self.model.load_state_dict({n[len("model.") :]: w for n, w in stored.items() if n.startswith("model.")})
         for name, parameter in self.trained.items():
             values = {key: stored[f"adam.{name}.{key}"] for key in ("exp_avg", "exp_avg_sq")}

@@ -47,7 +47,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     model = model.to(device).eval()
     for split in args.subset:
         task.load_dataset(split)
-        rows = _probabilities(model, task, split, args.max_tokens, device)
+        held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
+        rows = _probabilities(model, task, split, args.max_tokens, device, held_out)
         path = (args.out or checkpoint.parent.parent) / file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
@@ -57,6 +58,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
+        if held_out:
+            line += ", each by the half that has not seen it"
         labels = (args.labels or folder) / file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
             report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
@@ -78,9 +81,13 @@ def describe(scores: Dict[str, float]) -> str:
 
 @torch.no_grad()
 def _probabilities(
-    model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device
+    model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Of each document in order the probabilities of its units, those of words for each token that is read."""
+    """Of each document in order the probabilities of its units, those of words for each token that is read.
+
+    Args:
+        held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
+    """
     dataset = task.dataset(split)
     longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
     batches = task.get_batch_iterator(
@@ -91,7 +98,7 @@ def _probabilities(
         if device.type == "cuda":
             sample = utils.move_to_cuda(sample, device)
         tokens = sample["net_input"]["src_tokens"]
-        logits, real = model(tokens)
+        logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
             # of words, padding may be on either side; of sentences, units without words keep their numbers

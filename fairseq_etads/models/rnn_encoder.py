@@ -14,7 +14,7 @@ from ..layers.aggregation import EncoderGate
 from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
 from ..layers.sentence_selector import UNREAD
 from .common import check_marks, select_documents
-from .selector import SentenceExtractor
+from .selector import ExtractorConfig, SentenceExtractor
 
 MAX_POSITIONS = 100_000
 """fairseq wants a limit; a recurrent network has none."""
@@ -244,17 +244,14 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
         ValueError: an option has an impossible value, or documents have no sentence marks.
     """
     check_marks("--sentence-attention extractor", task)
-    return SentenceExtractor.build_model(
-        Namespace(
-            encoder_embed_dim=config.extractor_embed_dim,
-            encoder_embed_path=None,
-            encoder_hidden_size=config.extractor_hidden_size,
-            dropout=config.dropout,
-            max_sentences=config.max_sentences,
-            max_sentence_words=config.max_sentence_words,
-        ),
-        task,
+    options = ExtractorConfig(
+        encoder_embed_dim=config.extractor_embed_dim,
+        encoder_hidden_size=config.extractor_hidden_size,
+        dropout=config.dropout,
+        max_sentences=config.max_sentences,
+        max_sentence_words=config.max_sentence_words,
     )
+    return SentenceExtractor.build_model(Namespace(**vars(options)), task)
 
 
 def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:

@@ -5,23 +5,30 @@ etads-select writes down their probabilities.
 """
 
 import math
+from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
 from ..layers.embedding import VocabularyEmbedding
+from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, sentence_ids
 from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
+
+SENTENCE_ENCODERS = ("gru", "pool")
+"""Values of ``--sentence-encoder``."""
+FOLD_WORDS = 50
+"""First words of a document that decide to which half of the training documents it belongs."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
@@ -157,10 +164,40 @@ class ExtractorConfig(FairseqDataclass):
     dropout: float = field(default=0.0, metadata={"help": "dropout of word vectors and of states"})
     max_sentences: int = field(default=50, metadata={"help": "sentences of a document that are read; others get 0"})
     max_sentence_words: int = field(default=50, metadata={"help": "words of a sentence that are read"})
+    sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
+        default="gru",
+        metadata={
+            "help": "vectors of sentences: gru, the mean state of a GRU over the words; pool, the mean and the maximum "
+            "of word vectors, which takes a small part of the time"
+        },
+    )
+    sentence_features: bool = field(
+        default=False,
+        metadata={
+            "help": "with --sentence-encoder pool: also read plain features of each sentence, such as its place, its "
+            "length, its similarity to the whole document, and the share of its words that are new or repeated"
+        },
+    )
+    sentence_place_dim: int = field(
+        default=0,
+        metadata={"help": "with --sentence-encoder pool: width of vectors of the place, from either end (0: none)"},
+    )
+    cross_fit: bool = field(
+        default=False,
+        metadata={
+            "help": "train two extractors, each on one half of the documents. A training document gets its "
+            "probabilities from the one that has not seen it, so that they are like those of new documents, which "
+            "get the mean of both"
+        },
+    )
 
 
 class SentenceExtractor(Selector):
-    """GRUs over the words of each sentence and over sentences, and logits with a memory (Hsu et al. 2018)."""
+    """Vectors of sentences, a GRU over them, and logits; by default those of Hsu et al. 2018.
+
+    With ``cross_fit``, the extractor holds a second one, ``other``. It is trained on the documents of fold 0, and the
+    first one on the documents of fold 1, see :meth:`folds`.
+    """
 
     unit = "sentences"
 
@@ -171,36 +208,94 @@ class SentenceExtractor(Selector):
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
         width = cfg.encoder_hidden_size
         self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
-        self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
-        self.sentences = BidirectionalGRU(2 * width, width)
-        self.scores = NovelSentences(2 * width, width)
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.pools = str(cfg.sentence_encoder) == "pool"
+        if self.pools:
+            self.words: Any = PooledSentences(
+                without_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
+            )
+            self.sentences = BidirectionalGRU(width, width)
+            self.scores: Any = DocumentScores(2 * width, width, width, self.dropout)
+        else:
+            self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
+            self.sentences = BidirectionalGRU(2 * width, width)
+            self.scores = NovelSentences(2 * width, width)
+        self.other: Optional[SentenceExtractor] = None
+        if cfg.cross_fit:
+            self.other = SentenceExtractor(Namespace(**{**vars(cfg), "cross_fit": False}), task)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build from the options; ValueError if one has an impossible value, or documents have no sentence marks."""
         options = plain_options(cfg)
         check_options(options, "encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
+        if options.sentence_place_dim < 0:
+            raise ValueError(f"--sentence-place-dim {options.sentence_place_dim}: choose 0 or more")
+        if options.sentence_encoder != "pool":
+            for option in ("sentence_features", "sentence_place_dim"):
+                if getattr(options, option):
+                    raise ValueError(f"--{option.replace('_', '-')} needs --sentence-encoder pool")
         check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Documents (B, S), int64 -> logits of their sentences (B, U), those among them that are not read."""
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
+    ) -> SelectorOutput:
+        """Documents (B, S), int64 -> logits of their sentences (B, U), of which some may not be read.
+
+        Args:
+            held_out: the documents are those of the training; with ``cross_fit``, each is scored by the extractor that
+                has not seen it. Otherwise logits are the mean of both, and in training those of the one that has.
+        """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
-        batch, count, width = tokens.shape
-        there = there.reshape(batch * count, width)
-        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
-        states = self.words(x, ~there)[0]  # 0 where no word is
-        means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
-        missing = ~there.any(1).view(batch, count)
-        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
-        logits = self.scores(self.dropout(states), missing)
-        more = int(numbers.max()) + 1 - count if numbers.numel() else 0  # sentences that are not read
+        missing = ~there.any(2)
+        if self.other is None:
+            logits = self._logits(tokens, there)
+        elif self.training or held_out:
+            fold = self.folds(src_tokens)
+            logits = tokens.new_zeros(missing.shape, dtype=self.embed_tokens.weight.dtype)
+            for member, trained_on in ((self, 1), (self.other, 0)):
+                rows = (fold == (1 - trained_on if held_out else trained_on)).nonzero()[:, 0]
+                if len(rows):
+                    found = member._logits(tokens[rows], there[rows])
+                    logits = logits.to(found.dtype).index_copy(0, rows, found)
+        else:
+            logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
+        # sentences that are not read
+        more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
             nn.functional.pad(~missing, (0, more), value=False),
         )
+
+    def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
+        """Words by sentence (B, N, W), where there are any (B, N, W) bool -> logits (B, N) of this extractor alone."""
+        batch, count, width = tokens.shape
+        missing = ~there.any(2)
+        if self.pools:
+            vectors = self.words(self.dropout(self.embed_tokens(tokens[~missing])), tokens, there)
+            vectors = self.dropout(vectors)
+            states = self.sentences(vectors, missing)[0]
+            found: Tensor = self.scores(states, vectors, missing)
+            return found
+        there = there.reshape(batch * count, width)
+        x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
+        states = self.words(x, ~there)[0]  # 0 where no word is
+        means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+        states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
+        found = self.scores(self.dropout(states), missing)
+        return found
+
+    def folds(self, src_tokens: Tensor) -> Tensor:
+        """The half of the documents (B, S) to which each belongs, 0 or 1: (B,).
+
+        It is the parity of the sum of its first words' ids, and so the same in training and afterwards, wherever the
+        document stands in the data.
+        """
+        real = self.real_words(src_tokens)
+        first = real & (real.long().cumsum(1) <= FOLD_WORDS)
+        return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """A sentence has the largest value of its words, which all have the same; MISSING without words."""
@@ -215,9 +310,27 @@ class SentenceExtractor(Selector):
         return values.gather(1, numbers.cummax(dim=1).values)
 
 
-PRESETS: Dict[str, Dict[str, Any]] = {"word_tagger": {}, "sentence_extractor": {}}
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "word_tagger": {},
+    "sentence_extractor": {},
+    "pooled_extractor": {
+        "encoder_embed_dim": 48,
+        "encoder_hidden_size": 64,
+        "dropout": 0.2,
+        "max_sentences": 100_000,  # all of a document
+        "max_sentence_words": 60,
+        "sentence_encoder": "pool",
+        "sentence_features": True,
+        "sentence_place_dim": 8,
+        "cross_fit": True,
+    },
+}
 """Named architectures: what each changes in the defaults of its class."""
-_CLASSES = {"word_tagger": (WordTagger, TaggerConfig), "sentence_extractor": (SentenceExtractor, ExtractorConfig)}
+_CLASSES = {
+    "word_tagger": (WordTagger, TaggerConfig),
+    "sentence_extractor": (SentenceExtractor, ExtractorConfig),
+    "pooled_extractor": (SentenceExtractor, ExtractorConfig),
+}
 
 
 def preset_config(name: str, **changes: Any) -> type:

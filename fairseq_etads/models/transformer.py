@@ -1,7 +1,7 @@
 """The Transformer family: encoder, decoder, and one model class for all presets."""
 
 import itertools
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.distributed import fsdp_wrap
@@ -14,11 +14,13 @@ from fairseq.models.transformer import (
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
+from ..data.training_text import begin_vectors, word_probabilities
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.linear import use_training_linear
 from ..layers.aggregation import Aggregation, EncoderGate
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
+from ..layers.neighbours import NeighbourInputs, decoder_offsets, encoder_offsets
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
 from ..layers.transformer import BridgeDecoderLayer, FocusEncoderLayer, PlainEncoderLayer
@@ -62,10 +64,21 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 qn_block_size=cfg.quant_noise.pq_block_size,
             )
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
+        self.neighbours: Optional[NeighbourInputs] = None
+        if cfg.encoder.neighbours:
+            self.neighbours = NeighbourInputs(width, encoder_offsets(cfg.encoder.neighbours))
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         has_focus = next(self._layer_numbers) in self.focus_layers
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
+
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+        """As fairseq's, with what ``--encoder-neighbours`` adds to the word vectors (B, S, D)."""
+        if self.neighbours is not None:
+            vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+            token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
+        found: Tuple[Tensor, Tensor] = super().forward_embedding(src_tokens, token_embedding)
+        return found
 
     def forward(
         self,
@@ -113,6 +126,11 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        self.neighbours: Optional[NeighbourInputs] = None
+        if cfg.decoder.neighbours:
+            self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
+            # fairseq's decoder shows whole summaries to its positions alone, and adds these to the word vectors
+            self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
             widths = self.output_embed_dim, cfg.encoder.embed_dim
@@ -122,6 +140,19 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
+
+    def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
+        """Positions (N, T or 1, D) of the words ``inputs[0]`` (N, T), with what ``--decoder-neighbours`` adds."""
+        assert self.neighbours is not None
+        steps = positions.size(1)
+        tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
+        added = self.neighbours(self.embed_tokens(tokens), tokens.eq(self.padding_idx))
+        return positions + self.embed_scale * added[:, -steps:]
+
+    def begin_output_bias(self, probabilities: Tensor) -> None:
+        """Set the output layer's bias to the logarithms of the words' probabilities (V,)."""
+        with torch.no_grad():
+            self.output_projection.bias.copy_(probabilities.log())
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
         """As fairseq's, W_o s, over the known words of summaries; with ``--output-bias`` W_o s + b_o (ETADS, eq. 4)."""
@@ -218,7 +249,17 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         for side, part in (("source", config.encoder), ("target", config.decoder)):
             option = f"max_{side}_positions"
             setattr(config, option, position_limit(getattr(config, option), task, side, part.learned_pos))
-        return super().build_model(config, task)
+        model: SummarizationTransformer = super().build_model(config, task)
+        if not task.is_loading:
+            model.begin_with_text(config, task)
+        return model
+
+    def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
+        """Set word vectors and the output layer's bias by the training text, if the options say so."""
+        if config.embed_from_text:
+            begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
+        if str(config.output_bias_init) == "frequencies":
+            self.decoder.begin_output_bias(word_probabilities(task, self.decoder.pointer is not None))
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:

@@ -9,7 +9,8 @@ from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
+from fairseq.models.transformer.transformer_config import DecoderConfig as FairseqDecoderConfig
+from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
 from ..attention import GATES
@@ -17,6 +18,7 @@ from ..layers.aggregation import AGGREGATIONS
 from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from .common import PointerOptions, check_pointer, preset_dataclass
 
+BIAS_INITS = ("zeros", "frequencies")
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
 
 
@@ -27,6 +29,26 @@ class EncoderConfig(EncDecBaseConfig):
     gate: bool = field(
         default=False, metadata={"help": "gate every encoder state by itself and the document's last state"}
     )
+    neighbours: int = field(
+        default=0,
+        metadata={
+            "help": "add linear maps of the vectors of the N words on either side to each word's vector; the maps "
+            "begin at zero (0: off)"
+        },
+    )
+
+
+@dataclass
+class DecoderConfig(FairseqDecoderConfig):
+    """Options that begin with ``decoder_``, which fairseq reads into a nested config."""
+
+    neighbours: int = field(
+        default=0,
+        metadata={
+            "help": "add linear maps of the vectors of the N words before to each word's vector; the maps begin at "
+            "zero (0: off)"
+        },
+    )
 
 
 @dataclass
@@ -34,6 +56,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     """fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
     focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
     saliency_layers: str = field(
         default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
@@ -83,6 +106,20 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
     output_bias: bool = field(
         default=False, metadata={"help": "add a learned bias for each word to the output layer (b_o in the papers)"}
+    )
+    output_bias_init: ChoiceEnum(BIAS_INITS) = field(  # type: ignore[valid-type]
+        default="zeros",
+        metadata={
+            "help": "with which --output-bias begins: zeros, or frequencies, the logarithm of each word's relative "
+            "frequency in the training summaries"
+        },
+    )
+    embed_from_text: bool = field(
+        default=False,
+        metadata={
+            "help": "begin with word vectors from the training text: a truncated singular value decomposition of the "
+            "words' positive pointwise mutual information, which takes seconds"
+        },
     )
 
 
@@ -277,6 +314,25 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
             "--output-bias does not work with --adaptive-softmax-cutoff, which has an output layer of its own: choose "
             "one"
         )
+    _check_beginning(config)
+
+
+def _check_beginning(config: SummarizationTransformerConfig) -> None:
+    """Raise ValueError for impossible numbers of neighbours, and for ways to begin that have no effect or two forms."""
+    for side in ("encoder", "decoder"):
+        part = getattr(config, side)
+        if part.neighbours < 0:
+            raise ValueError(f"--{side}-neighbours {part.neighbours}: choose 0 (off) or more words")
+        if part.neighbours and config.no_token_positional_embeddings:
+            raise ValueError(
+                f"--{side}-neighbours {part.neighbours} does not work with --no-token-positional-embeddings: choose one"
+            )
+        if config.embed_from_text and part.embed_path:
+            raise ValueError(
+                f"--embed-from-text and --{side}-embed-path {part.embed_path} exclude one another: choose one"
+            )
+    if str(config.output_bias_init) != "zeros" and not config.output_bias:
+        raise ValueError(f"--output-bias-init {config.output_bias_init} has no effect without --output-bias")
 
 
 def _check_initial_generate(config: SummarizationTransformerConfig) -> None:

@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._words: List[str] = []
+        self._is_intermixed = False
         self.register("type", int, _integer)
         if " " not in self.prog:  # a subcommand's prog is "etads-human make"
             suppressed: Any = {
@@ -37,9 +38,23 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, and remember the words for messages."""
+        """Parse as argparse does, but also files behind options; and remember the words for messages."""
+        if self._is_intermixed:
+            return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest and namespace is None and self._takes_intermixed():  # files that stand behind options, perhaps
+            self._is_intermixed = True
+            try:
+                return self.parse_known_intermixed_args(args)
+            finally:
+                self._is_intermixed = False
+        return parsed, rest
+
+    def _takes_intermixed(self) -> bool:
+        """Whether arguments may stand before and behind options; argparse cannot do that with subcommands."""
+        kinds = [action.nargs for action in self._get_positional_actions()]
+        return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
 
     def error(self, message: str) -> NoReturn:
         """Print the message behind the command's name and exit with status 2."""

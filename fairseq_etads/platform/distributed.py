@@ -28,6 +28,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.models import distributed_fairseq_model
+from fairseq.trainer import Trainer
 from omegaconf import DictConfig
 from torch.nn.parallel import DistributedDataParallel
 
@@ -239,6 +240,24 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
     return gather
 
 
+def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``: a worker's empty batch at the end of an epoch does not spoil its other batches.
+
+    With --update-freq a worker may have batches and then an empty one in its last update. fairseq puts another batch in
+    its place, the gradient of which is 0, and takes this for a reason to count the sentences of all as 0, so that the
+    gradients are divided by too small a number. An update that has nothing but an empty batch is handled well.
+    With --ddp-backend fully_sharded workers must take as many steps as each other.
+    """
+
+    @functools.wraps(train_step)
+    def step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
+        return train_step(self, full or samples, *args, **kwargs)
+
+    step.is_patched = True  # type: ignore[attr-defined]
+    return step
+
+
 class _Timer(StopwatchMeter):
     """fairseq's, which fairseq-generate starts at each batch."""
 
@@ -290,6 +309,8 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
+    if not hasattr(Trainer.train_step, "is_patched"):
+        Trainer.train_step = _without_empty_batches(Trainer.train_step)
     command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)

@@ -238,15 +238,19 @@ def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> Non
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
     """A folder that appears under its name only when it is complete: the path of one beside it, to be filled.
 
-    Its name is its own, so that it replaces nothing else. If an error is raised inside, it is deleted.
+    It replaces an empty folder, and nothing else. If an error is raised inside, it is deleted.
 
     Raises:
-        InputError: there is a folder or a file of that name; or another process is making it.
+        InputError: there is a file of that name, or a folder that is not empty or is the current one; or another
+            process is making it.
     """
+    given, path = path, path.resolve()
+    if path == Path.cwd():
+        raise InputError(f"{option} {given}: is the current folder, which cannot be replaced: name another one")
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, option):
-        if os.path.lexists(path):
-            raise InputError(f"{option} {path} exists already: name another one, or delete it")
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise InputError(f"{option} {given} exists already: name another one, or delete it")
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         partial.mkdir()
         try:

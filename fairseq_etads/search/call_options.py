@@ -153,6 +153,8 @@ def call_settings(
         InputError: see :func:`search_settings`; or an option of the call has no effect.
     """
     together = {**folder, **given}
+    if "max_len" in check(given) and "min_len" not in given:  # a folder's least length gives way
+        together["min_len"] = min(present_value("min_len", together), given["max_len"])
     settings = search_settings(together)
     new = {
         name: value

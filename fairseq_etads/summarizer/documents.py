@@ -155,10 +155,22 @@ class TextProcessing:
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones."""
+    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones.
+
+    If reading a text raises an error, the texts before it come first.
+    """
     part: List[Tuple[int, Any]] = []
     characters = 0
-    for number, text in enumerate(texts):
+    numbered = enumerate(texts)
+    problem: Optional[Exception] = None
+    while True:
+        try:
+            number, text = next(numbered)
+        except StopIteration:
+            break
+        except Exception as error:
+            problem = error
+            break
         part.append((number, text))
         characters += len(text) if isinstance(text, str) else 0
         if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
@@ -166,6 +178,8 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
             part, characters = [], 0
     if part:
         yield part
+    if problem is not None:
+        raise problem
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:

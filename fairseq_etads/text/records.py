@@ -5,6 +5,7 @@ fairseq-interactive reads, cleaned as ``etads-corpus`` cleans the texts of train
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import shutil
@@ -24,6 +25,8 @@ FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 """Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
 
+_RECORDS_SEARCHED = 100
+"""Records of JSON lines of which one must have a known field."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
@@ -57,6 +60,48 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
     return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
 
 
+def add_input_format(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what a document is: --input-format and --lines."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--input-format",
+        choices=FORMATS,
+        help="file: every file is a document; lines: every line; folder: every file in it; jsonl, csv: every record "
+        "(default: told by the names and the first line; a text file is a document, and standard input has one a line)",
+    )
+    group.add_argument(
+        "--lines",
+        dest="input_format",
+        action="store_const",
+        const="lines",
+        help="every line is a document, as --input-format lines",
+    )
+
+
+def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
+    """What is taken for a document, for a message, and how to say that it is something else.
+
+    Args:
+        given: the format that the user gave, if any.
+    """
+    said = f"every {unit_of(kind)} is a document"
+    if given or kind not in ("lines", "file"):
+        return said
+    if kind == "lines":
+        return f"{said}; --input-format file takes a whole file for one"
+    if len(files) == 1 and _has_lines(Path(files[0])):
+        said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
+    return f"{said}; --lines takes every line for one"
+
+
+def _has_lines(path: Path) -> bool:
+    """Whether a file has more than one line with text in it."""
+    with contextlib.suppress(InputError):  # reading it says what is wrong
+        texts = (line for line in read_lines(path, "replace") if line.strip())
+        return len(list(itertools.islice(texts, 2))) > 1
+    return False
+
+
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
         return "lines"  # reading says what is wrong
@@ -67,20 +112,24 @@ def _kind_of_standard_input() -> str:
     return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
 
 
-def guess_format(paths: Sequence[Path]) -> str:
-    """The format of the inputs, from their names and, for a single file, its first line.
+def guess_format(paths: Sequence[Path], text: str = "file") -> str:
+    """The format of the inputs, from their names and their first lines.
+
+    Args:
+        text: the format of text files.
 
     Raises:
         InputError: they are of several formats.
     """
-    found = {_format_of(path) for path in paths}
+    found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
         raise InputError("folders, JSON lines, CSV and text files together; give those of one kind (--input-format)")
     (kind,) = found
-    return "file" if kind == "lines" and len(paths) > 1 else kind
+    return kind
 
 
 def _format_of(path: Path) -> str:
+    """The format of an input; empty if it is plain text."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
@@ -90,9 +139,9 @@ def _format_of(path: Path) -> str:
         return "csv"
     first = next((line for line in read_lines(path, "replace") if line.strip()), "")
     try:
-        return "jsonl" if isinstance(json.loads(first), dict) else "lines"
+        return "jsonl" if isinstance(json.loads(first), dict) else ""
     except (ValueError, RecursionError):
-        return "lines"
+        return ""
 
 
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
@@ -172,9 +221,11 @@ def _files_of(folder: Path) -> List[Path]:
 
 
 def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    for number, line in enumerate(read_lines(path, fallback), 1):
-        if not line.strip():
-            continue
+    lines = (numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip())
+    if not column:
+        column, read = _find_column(lines, path)
+        lines = itertools.chain(read, lines)
+    for number, line in lines:
         name, where = str(number), f"{name_of(path)}, line {number}"
         try:
             record = _record(line)
@@ -185,6 +236,26 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
             yield _checked(document, where) if fallback == ESCAPE_INVALID else document
         except BadDocument as error:
             yield NewDocument(name, "", f"{where}: {error}")
+
+
+def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
+    """The known field of the first record that has one, and the numbered lines read for it.
+
+    The field is empty if no line is a JSON object.
+
+    Raises:
+        InputError: none of the first records has a known field.
+    """
+    read: List[Tuple[int, str]] = []
+    others: List[Tuple[List[str], str]] = []
+    for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
+        read.append((number, line))
+        with contextlib.suppress(BadDocument):
+            names = list(_record(line))
+            if any(column in names for column in SOURCE_COLUMNS):
+                return _known_column(names, ""), read
+            others.append((names, f"{name_of(path)}, line {number}"))
+    return _known_column(*others[0]) if others else "", read
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
@@ -244,18 +315,13 @@ def _one_line(text: str, kind: str) -> str:
     return make_lines(document, LineOptions(keep_empty=True)).source
 
 
-def _describe(kind: str, is_guess: bool, number: int, paths: Sequence[Path], blank: bool) -> str:
+def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
     """What the inputs were taken for, and how to say that they are something else."""
-    what = unit_of(kind)
-    advice = ""
-    if is_guess and kind == "lines" and blank:
-        advice = "; there are empty lines: if it is one document in paragraphs, give --input-format file"
-    elif is_guess and kind == "lines":
-        advice = "; --input-format file takes the whole file for one"
-    elif is_guess and kind == "file":
-        advice = "; --input-format lines takes every line for one"
-    names = ", ".join(map(str, paths[:3])) + (", …" if len(paths) > 3 else "")
-    return f"{names}: every {what} is a document ({number:,}){advice}"
+    said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
+    if not given and kind == "lines" and blank:
+        advice = "there are empty lines: if it is one document in paragraphs, give --input-format file"
+    names = ", ".join(inputs[:3]) + (", …" if len(inputs) > 3 else "")
+    return f"{'' if said.startswith(inputs[0]) else f'{names}: '}{said} ({number:,}){separator}{advice}"
 
 
 def _say(text: str) -> None:
@@ -280,11 +346,11 @@ def write_documents(args: argparse.Namespace) -> None:
         elif path.is_dir() and args.input_format not in (None, "folder"):
             raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
         paths.append(path)
-    kind = args.input_format or guess_format(paths)
+    kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
         raise InputError(f"--input {args.input[0]}: no document in it")
-    _say(_describe(kind, args.input_format is None, counts["documents"], args.input, blank))
+    _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
         _say(f"{counts['bad']:,} of them cannot be read (--skip-bad); their summaries are empty")
 
@@ -311,7 +377,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Read the options of ``scripts/generate.sh`` that concern the input."""
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
-    parser.add_argument("--input-format", choices=FORMATS)
+    add_input_format(parser)
     parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)

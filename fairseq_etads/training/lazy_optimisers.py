@@ -2,8 +2,8 @@
 
 Only the rows of a batch's words have a gradient in a table of word vectors. fairseq's Adam, Adadelta and Adagrad go
 through the whole table nevertheless: gradient, its norm, moments and weights. ``lazy_adam``, ``lazy_adadelta`` and
-``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient. The moments of other rows stay as
-they are until their words come up again, and weight decay waits as well.
+``lazy_adagrad`` are the same optimisers applied to the rows that have a gradient other than 0. The moments of other
+rows stay as they are until their words come up again, and weight decay waits as well.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import logging
 from argparse import ArgumentParser
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -24,27 +24,28 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import II
 from torch import Tensor, nn
 
-from ..layers.embedding import is_lookup_table, set_sparse_gradient, wants_sparse_gradient
+from ..layers.embedding import is_lookup_table, set_sparse_gradient
 
 logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Inside, the optimiser sees each table with a sparse gradient as a small table of the rows that have a gradient.
+def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
+    """Inside, the optimiser sees a table as a small one of the rows that have a gradient other than 0.
 
-    Afterwards the rows and their states (every tensor of a state that is as long as the table) are written back. Works
-    for every optimiser that treats each row by itself.
+    This holds for each table with a sparse gradient and for ``tables``, the gradients of which may be dense. Afterwards
+    the rows and their states (every tensor of a state that is as long as the table) are written back. Works for every
+    optimiser that treats each row by itself.
     """
+    dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
     for group in optimizer.param_groups:
         for place, table in enumerate(group["params"]):
-            if table.grad is None or not table.grad.is_sparse:
+            if table.grad is None or not (table.grad.is_sparse or id(table) in dense):
                 continue
-            gradient = table.grad.coalesce()
-            rows = gradient.indices()[0]
+            rows, gradient = _rows_with_gradient(table.grad)
             part = nn.Parameter(table.detach().index_select(0, rows))
-            part.grad = gradient.values()
+            part.grad = gradient
             if table in optimizer.state:
                 optimizer.state[part] = _map_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
             group["params"][place] = part
@@ -56,6 +57,20 @@ def touched_rows(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             params[place] = table
             table.detach().index_copy_(0, rows, part.detach())
             _keep_state(optimizer, table, optimizer.state.pop(part, {}), rows)
+
+
+def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
+    """The numbers of a table's rows with a gradient other than 0, and their gradients.
+
+    Rows that were looked up with a gradient of 0 do not count: with several processes nobody knows which these are.
+    """
+    if not gradient.is_sparse:
+        rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
+        return rows, gradient.index_select(0, rows)
+    gradient = gradient.coalesce()
+    rows, values = gradient.indices()[0], gradient.values()
+    found = values.flatten(1).any(dim=1)
+    return (rows, values) if bool(found.all()) else (rows[found], values[found])
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
@@ -81,31 +96,33 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 class LazyRows(FairseqOptimizer):
     """A mixin for fairseq's optimisers, inherited before one of them, that makes it lazy.
 
-    Gradients are dense with several processes, because fairseq sums dense ones over them, and in half precision, where
-    torch cannot add up sparse ones on every device. The optimiser then does what the plain one does.
+    With several processes gradients are dense, because fairseq sums dense ones over them. The same rows are updated,
+    but no time is saved. In half precision, where torch cannot add up sparse gradients on every device, the optimiser
+    does what the plain one does.
     """
 
     def __init__(self, cfg: Any, params: Any):
         params = list(params)
         super().__init__(cfg, params)
         alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
-        for parameter in params:
-            if is_lookup_table(parameter):
-                full_precision = parameter.dtype in (torch.float32, torch.float64)
-                set_sparse_gradient(parameter, full_precision and (alone or torch.distributed.get_world_size() == 1))
-        if not any(map(wants_sparse_gradient, params)):
-            plain = type(self).__name__[len("Lazy") :].lower()
+        alone = alone or torch.distributed.get_world_size() == 1
+        tables = [parameter for parameter in params if is_lookup_table(parameter)]
+        self._tables = [table for table in tables if table.dtype in (torch.float32, torch.float64)]
+        for table in tables:
+            set_sparse_gradient(table, alone and table.dtype in (torch.float32, torch.float64))
+        plain = type(self).__name__[len("Lazy") :].lower()
+        if not self._tables:
             logger.warning(
-                f"--optimizer lazy_{plain} does the same as {plain} here: it saves time with the word vectors of the "
-                "recurrent models, in one process and in full precision"
+                f"--optimizer lazy_{plain} does the same as {plain} here: it is lazy with the word vectors of the "
+                "recurrent models in full precision"
             )
+        elif not alone:
+            logger.warning(f"--optimizer lazy_{plain} saves no time with several processes: gradients are dense there")
 
     @property
     def supports_flat_params(self) -> bool:
         """Not where a table is to stay one."""
-        return not any(wants_sparse_gradient(parameter) for parameter in self.params) and bool(
-            super().supports_flat_params
-        )
+        return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -139,7 +156,7 @@ class LazyRows(FairseqOptimizer):
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the rows that have a gradient."""
-        with touched_rows(self.optimizer):
+        with touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
 

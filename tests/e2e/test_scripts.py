@@ -161,7 +161,7 @@ def check_model_folder(run, tmp_path):
     documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
 
-    command = ["etads-summarize", "model", "documents", "--output", "out.txt", "--read-ahead", "10"]
+    command = ["etads-summarize", "model", "documents", "--lines", "--output", "out.txt", "--read-ahead", "10"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (
         (tmp_path / "out.txt.partial").exists() and (tmp_path / "out.txt.partial").stat().st_size
@@ -189,18 +189,18 @@ def check_new_documents(run, tmp_path):
     documents = tmp_path / "new documents"
     # an empty line, a NUL, a carriage return inside a line, no newline at the end
     documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
-    said = generate("--input", "new documents", "--output", "new.summaries").stderr
+    said = generate("--input", "new documents", "--lines", "--output", "new.summaries").stderr
     summaries = (tmp_path / "new.summaries").read_text().split("\n")
     assert len(summaries) == 5 and summaries[1] == "" and summaries[4] == ""
-    assert "--input-format file" in said and "1 documents are empty" in said
+    assert "every line is a document (4)" in said and "1 documents are empty" in said
     assert not (tmp_path / "new.summaries.names").exists(), "they would be the numbers of the lines"
 
     documents.write_bytes(b"fine\nnot \xff fine\n")
-    result = generate("--input", "new documents", "--output", "new.summaries", check=False)
+    result = generate("--input", "new documents", "--lines", "--output", "new.summaries", check=False)
     assert result.returncode == 2 and "new documents, line 2: not UTF-8" in result.stderr.strip().splitlines()[-1]
 
     documents.write_bytes(b"")
-    assert generate("--input", "new documents", "--output", "-").stdout == ""
+    assert generate("--input", "new documents", "--lines", "--output", "-").stdout == ""
 
     records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["A game of\nchess.", "", "A library."])]
     generate("--input", "-", "--output", "json", input="\n".join(map(json.dumps, records)))

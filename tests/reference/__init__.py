@@ -29,6 +29,7 @@ from .encoder import aggregate, encoder_gate
 from .entailment import decomposable_attention, edit_distances, entail_s2s, raml_weights, selective_gate
 from .explicit_selection import explicit_selection, selection_loss
 from .losses import coverage_loss, switch_loss
+from .neighbours import neighbour_inputs
 from .optimisers import muon, nearest_orthogonal, polynomial_orthogonal
 from .output import candidates, copy_history, output_distribution, pointer_mixture, switch_decision
 from .parts import extended_ids, is_run, lcs, sentences_of, softmax_row
@@ -132,6 +133,12 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "saliency_attention",
             "attention.saliency_attention",
             "attention/test_attention_options.py::test_every_gate_and_its_gradients_match_the_oracle",
+        ),
+        Equation(
+            "docs/etads.md, neighbours",
+            "neighbour_inputs",
+            "layers.neighbours.NeighbourInputs",
+            "models/test_neighbours.py::test_inputs_and_gradients_are_those_of_the_loop",
         ),
     ],
     "Aggregation Transformer, Liao et al.": [

@@ -118,7 +118,7 @@ def make_stages() -> Dict[str, Stage]:
     generate = [script("generate"), "--run", "run", "--prepared", "prepared", "--cpu", "--beam", "2", "--max-len", "8"]
     generate += ["--output"]
     corpus = ["etads-corpus", "table", *tables, "--out", "text", "--jobs", "1"]
-    test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt"]
+    test, new = [*generate, "summaries/test.txt"], [*generate, "new/new.txt", "--input", "raw/documents.txt", "--lines"]
     last = [*generate, "last/test.txt", "--checkpoint", checkpoints("run")[0]]
     trained = ["prepared", "run"]
     then_read = " && ".join(map(shlex.join, [train_command("run", STEPS), last]))

@@ -89,6 +89,49 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
     return sorted(kept) or numbers[:1]
 
 
+def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+    """The set of sentences that together are most like the summary, in the order of the document.
+
+    Sentences are added one by one, each time the one with which the sum of the F1 of words and the F1 of bigrams is the
+    largest, until none raises it (Nallapati et al. 2017, section 3.3, with both in place of ROUGE-1). Each different
+    word or bigram of the summary counts once, and the length of what is extracted is the number of different words of
+    its sentences, added up. If no sentence has a word of the summary, it is the first sentence.
+    """
+    words: Dict[str, int] = {}
+    bigrams: Dict[Tuple[str, str], int] = {}
+    for sentence in summary:
+        for word in sentence:
+            words.setdefault(word, 1 << len(words))
+        for pair in zip(sentence, sentence[1:]):
+            bigrams.setdefault(pair, 1 << len(bigrams))
+    free = {}  # of each sentence the bits of its words and bigrams in the summary, and its number of different words
+    for number, sentence in enumerate(document):
+        if sentence:
+            of_words = of_bigrams = 0
+            for word in sentence:
+                of_words |= words.get(word, 0)
+            for pair in zip(sentence, sentence[1:]):
+                of_bigrams |= bigrams.get(pair, 0)
+            free[number] = of_words, of_bigrams, len(set(sentence))
+    first = list(free)[:1]
+    kept: List[int] = []
+    best, found_words, found_bigrams, size = 0.0, 0, 0, 0
+    while free:
+        top = None
+        for number, (of_words, of_bigrams, length) in free.items():
+            hits = bin(found_words | of_words).count("1"), bin(found_bigrams | of_bigrams).count("1")
+            total = size + length
+            value = 2 * hits[0] / (len(words) + total) + 2 * hits[1] / (len(bigrams) + total)
+            if value > best + 1e-9:
+                best, top = value, number
+        if top is None:
+            break
+        of_words, of_bigrams, length = free.pop(top)
+        found_words, found_bigrams, size = found_words | of_words, found_bigrams | of_bigrams, size + length
+        kept.append(top)
+    return sorted(kept) or first
+
+
 def selection_targets(
     document: Sequence[Words], summary: Sequence[Words], idf: Mapping[str, float], unseen: float = 1.0
 ) -> List[List[float]]:

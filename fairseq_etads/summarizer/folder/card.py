@@ -25,7 +25,7 @@ summarizer = Summarizer.load("PATH/TO/THIS/FOLDER")
 print(summarizer.summarize("The text of a document.").text)
 ```
 
-In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt`
+In a shell: `etads-summarize PATH/TO/THIS/FOLDER documents.txt --lines`
 """
 _LIMITS = """\
 ## Limits

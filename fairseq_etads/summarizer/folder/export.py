@@ -5,7 +5,7 @@ import platform
 import shutil
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -19,6 +19,7 @@ from ...layers.capabilities import pointer_of
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.options import LARGEST
 from ...text.checksums import Checksums
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
@@ -54,12 +55,15 @@ def export(
     decoding: Dict[str, Any],
     dtype: str,
     write_card: Callable[["Exported"], str],
+    longest_target: Optional[int] = None,
 ) -> "Exported":
     """Write a model folder, which appears under its name when it is complete and has been loaded as a trial.
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        decoding: defaults of decoding that differ from the usual ones; ``max_len`` is usually the length of the
+            longest summary in training. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
+        longest_target: tokens of the longest summary in the training data, if known.
 
     Raises:
         InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
@@ -68,6 +72,7 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
@@ -119,6 +124,13 @@ def _load(source: Source) -> Any:
     if not isinstance(task, SummarizationTask):
         raise InputError(f"--checkpoint {source.checkpoint}: was not trained with --task summarization")
     return models[0], cfg, task
+
+
+def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
+    """All defaults of decoding of a folder: a model writes summaries as long as those that it has learnt from."""
+    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
+    max_len = max(learnt, decoding.get("min_len", 0))
+    return {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST), **decoding}
 
 
 def _architecture(cfg: Any) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import os
-import struct
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -14,7 +13,7 @@ from torch import nn
 
 from ... import plugin  # noqa: F401  # registers the architectures
 from ...data.shortlist_file import read_shortlist
-from ...data.weights_file import read_weights
+from ...data.weights_file import WeightsFile
 from ...platform.errors import InputError
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
@@ -54,12 +53,14 @@ def load_folder(folder: Path) -> LoadedFolder:
     """
     config = read_config(folder)
     _verify(folder, config)
-    _check_options(folder, config)
+    weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
+    _check_options(folder, config, weights)
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws first weights
+        with torch.device("meta"):  # of a model that takes no memory: config.json may ask for any number of layers
+            weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
-    weights = read_weights(folder / WEIGHTS, config.weights["shared"], model.state_dict(), ADVICE)
-    model.load_state_dict(weights, strict=True)
+    model.load_state_dict(weights.read(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )
@@ -96,29 +97,13 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     checksums.verify(needed)
 
 
-def _check_options(folder: Path, config: FolderConfig) -> None:
+def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile) -> None:
     """Raise InputError if the options are not such as the architecture and the weights can have."""
+    largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check(config.architecture, config.model, _largest_dimension(folder / WEIGHTS))
+        model_options.check(config.architecture, config.model, largest)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
-
-
-def _largest_dimension(path: Path) -> int:
-    """The largest dimension of the tensors in a file, from its header, so that nothing larger is built.
-
-    Raises:
-        InputError: the file is not in the format safetensors.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            names = file.keys()  # it is no dictionary: names can be had in no other way
-            return max((size for name in names for size in file.get_slice(name).get_shape()), default=0)
-    except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError, struct.error) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path} is damaged, or not in the format safetensors ({reason}). {ADVICE}") from None
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:

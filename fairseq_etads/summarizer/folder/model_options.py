@@ -17,7 +17,7 @@ _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
 OmegaConf, which replaces ``${…}``."""
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
-_COUNT = re.compile(r"(layers|heads)$")
+_COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
 from ...data.nli_pairs import LABELS, hide_digits
-from ...data.weights_file import read_weights, write_weights
+from ...data.weights_file import WeightsFile, write_weights
 from ...platform.errors import InputError
 from ...platform.outputs import write_text, writing_by_name
 from ...text.tokenizer import TextConfig, TextTokenizer
@@ -109,7 +109,7 @@ class EntailmentScorer:
             raise InputError(f"{folder / WORDS} has other words than those of {CONFIG}. {ADVICE}")
         with torch.device("meta"):  # without memory and random numbers for first weights
             model = config.make_model(dictionary)
-        weights = read_weights(folder / WEIGHTS, {}, model.state_dict(), ADVICE)
+        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 

@@ -212,6 +212,28 @@ def test_command_compares(tmp_path, capsys):
     assert "bootstrap is 0" in capsys.readouterr().err
 
 
+def test_families_of_documents_are_drawn_together(tmp_path, capsys):
+    """Six copies of one document are one document: its gain proves nothing."""
+    better = write(tmp_path / "a", ["the cat sat"] * 6 + ["it snows"])
+    worse = write(tmp_path / "b", ["the cat"] * 6 + ["it snows"])
+    references = write(tmp_path / "ref", ["the cat sat"] * 6 + ["it rains"])
+    families = write(tmp_path / "families", ["cat\ttest"] * 6 + ["rain\t-"])
+    saved = tmp_path / "report.json"
+    values = []
+    for more in ([], ["--families", families]):
+        assert compare_main([better, worse, references, "--bootstrap", "999", "--json", str(saved), *more]) == 0
+        report = json.loads(saved.read_text())
+        values.append(report["scores"]["rouge1"]["p_randomisation"])
+    assert values[0] < 0.05 and values[1] > 0.5
+    assert "|families:given|" in report["signature"]
+    short = write(tmp_path / "short", ["cat"])
+    capsys.readouterr()
+    assert compare_main([better, worse, references, "--families", short]) == 2
+    assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err
+    assert compare_main([better, worse, references, "--families", families, "--json", families]) == 2
+    assert "--families" in capsys.readouterr().err
+
+
 # --- what is refused ---
 
 

@@ -74,7 +74,7 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
         ["a.jsonl"],
         ["a.csv"],
         ["a.tsv", "--source-column", "Body"],
-        ["a.txt"],
+        ["a.txt", "--lines"],
         ["folder"],
         separate,
     ):
@@ -82,6 +82,27 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
             summarize(*(a if str(a).startswith("-") or a == "Body" else tmp_path / a for a in arguments))[1] == wanted
         )
     assert summarize(stdin=(tmp_path / "a.jsonl").read_bytes())[1] == wanted, "told by its first character"
+
+
+def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(f"w{number} w2 Zebra.\n\nyak w5 w6\n")
+    one, two = Summarizer.load(folder, "cpu").summarize(["w1 w2 Zebra.\n\nyak w5 w6", "w2 w2 Zebra.\n\nyak w5 w6"])
+    status, lines, said = summarize(tmp_path / "1.txt")
+    assert (status, lines) == (0, [one.text])
+    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines takes every line" in said
+    status, lines, said = summarize(tmp_path / "1.txt", tmp_path / "2.txt")
+    assert (status, lines) == (0, [one.text, two.text]) and "every file is a document; --lines" in said
+    assert len(summarize(tmp_path / "1.txt", "--lines")[1]) == 3
+    (tmp_path / "1.txt").write_text("w1 w2\n")
+    assert "all its lines" not in summarize(tmp_path / "1.txt")[2]
+
+
+def test_options_may_stand_before_files(summarize, wanted, tmp_path):
+    for number, text in enumerate(TEXTS[:2]):
+        (tmp_path / f"{number}.txt").write_text(text)
+    first, second = tmp_path / "0.txt", tmp_path / "1.txt"
+    assert summarize("--quiet", first, "--read-ahead", "2", second)[:2] == (0, wanted[:2])
 
 
 def test_json_lines_say_where_words_come_from(summarize, tmp_path):
@@ -143,7 +164,7 @@ class EndedError(BaseException):
 @pytest.mark.parametrize("at", [1, 3, 4])
 def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at):
     (tmp_path / "in").write_text("\n".join(TEXTS))
-    arguments = [tmp_path / "in", "--output", tmp_path / "out", "--read-ahead", "2"]
+    arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
     plain, asked = summarize_command._line, []
 
     def ends(document, summary, output_format):
@@ -172,8 +193,8 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
     monkeypatch.setattr(summarize_command, "_line", ends)
     with pytest.raises(EndedError):
-        summarize(tmp_path / "in", "--output", tmp_path / "out")
-    status, _, said = summarize(tmp_path / "in", "--output", tmp_path / "out", "--beam", "2")
+        summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out")
+    status, _, said = summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out", "--beam", "2")
     assert status == 2 and "was begun with another --beam; give another --output, or delete" in said
 
 

@@ -124,6 +124,27 @@ TRANSFORMER = {
         ({"aggregation_layers": 2}, "--aggregation-layers 2 has no effect with --aggregation none"),
     ],
     "share_encoder_decoder_layers": [{"share_encoder_decoder_layers": True, "decoder_layerdrop": 0.5}],
+    "encoder_neighbours": [
+        {"encoder_neighbours": 2},
+        {"encoder_neighbours": 1, "pointer": "soft"},
+        ({"encoder_neighbours": -1}, "--encoder-neighbours -1: choose 0"),
+        ({"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+    ],
+    "decoder_neighbours": [
+        {"decoder_neighbours": 2},
+        {"decoder_neighbours": 1, **APART, "decoder_learned_pos": False},
+        ({"decoder_neighbours": -1}, "--decoder-neighbours -1: choose 0"),
+        ({"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
+    ],
+    "output_bias_init": [
+        ({"output_bias_init": "frequencies"}, "--output-bias-init frequencies has no effect without --output-bias"),
+    ],
+    "embed_from_text": [
+        (
+            {"embed_from_text": True, "encoder_embed_path": "/nowhere"},
+            "--embed-from-text and --encoder-embed-path /nowhere exclude one another",
+        ),
+    ],
 }
 """Option -> cases; a case is options that work, or options and a part of the sentence that refuses them."""
 RECURRENTS = {

@@ -20,6 +20,8 @@ CHOICES = {
     "encoder_gate": [False, True],
     "share_encoder_decoder_layers": [False, True],
     "output_bias": [False, True],
+    "encoder_neighbours": [0, 1],
+    "decoder_neighbours": [0, 1],
 }
 FORMS = {"focus_center": "relative", "focus_initial_scope": "2", "focus_strength": "learned", "saliency_gate": "open"}
 """Of the mechanisms in chosen layers; they cost the same whatever else is chosen, so all are tried at once."""
@@ -41,6 +43,8 @@ COSTS = {
     ("encoder_gate", True): "2 * d**2 + d",
     ("share_encoder_decoder_layers", True): "-N * (4 * d**2 + 2 * d * f + 9 * d + f)",
     ("output_bias", True): "V",
+    ("encoder_neighbours", 1): "2 * d**2",
+    ("decoder_neighbours", 1): "d**2",
 }
 
 

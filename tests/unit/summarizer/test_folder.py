@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
+from fairseq_etads.summarizer.folder import loading
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
 from fairseq_etads.summarizer.folder.export import Source, export, stored_form
 from fairseq_etads.summarizer.folder.loading import load_folder
@@ -269,6 +270,20 @@ def test_hostile_settings_are_refused(folder, section, values, words):
         load_folder(folder)
     else:
         assert words in refusal(folder)
+
+
+def test_a_model_of_many_layers_is_refused_before_it_is_built(folder, monkeypatch):
+    devices = []
+    plain = loading._build
+
+    def build(*arguments):
+        devices.append(torch.empty(0).device.type)
+        return plain(*arguments)
+
+    monkeypatch.setattr(loading, "_build", build)
+    change(folder, "model", encoder_layers=40)
+    assert "lacks the weight 'encoder.layers.10." in refusal(folder)
+    assert devices == ["meta"], "it took memory"
 
 
 def test_no_option_is_evaluated(folder, tmp_path):
