@@ -127,6 +127,7 @@ setup(
             "etads-shortlist=fairseq_etads.commands.shortlist:main",
             "etads-select=fairseq_etads.commands.select:main",
             "etads-extract=fairseq_etads.commands.extract:main",
+            "etads-shorten=fairseq_etads.commands.shorten:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
             "etads-analyse=fairseq_etads.commands.analyse:main",

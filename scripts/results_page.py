@@ -65,6 +65,8 @@ CLAIMS = (
     Claim("Aggregation", "aggregation by attention is better than by projection", "attn_1", "proj_1", 0.14),
     Claim("Gated ES", "sharing the encoder's layers helps", "es", "plain"),
     Claim("Gated ES", "a gate helps on top of shared layers", "gated_es", "es", 0.20),
+    Claim("Gated ES", "sharing the encoder's layers helps, with one table of word vectors", "es_tied", "plain"),
+    Claim("Gated ES", "a gate helps on top, with one table of word vectors", "gated_es_tied", "es_tied", 0.20),
     Claim("Nallapati", "hierarchical attention helps", "words_lvt2k_hieratt", "words_lvt2k"),
     Claim("Nallapati", "features (here TF and IDF) help", "feats_lvt2k", "words_lvt2k", 0.16),
     Claim("Nallapati", "temporal attention helps", "words_lvt2k_temp_att", "words_lvt2k", 2.54),

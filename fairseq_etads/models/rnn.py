@@ -4,7 +4,7 @@ A bidirectional GRU or LSTM reads the document, and one with additive attention 
 """
 
 import functools
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -25,8 +25,9 @@ from .rnn_encoder import (
     make_extractor,
     memory_width,
 )
-from .rnn_options import PRESETS, check_options, parse_factors, preset_config
+from .rnn_options import PRESETS, check_options, preset_config
 from .selector import SentenceExtractor
+from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
@@ -135,19 +136,8 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
-        start, end = "encoder.factors.", ".weight"
-        trained = {k[len(start) : -len(end)]: len(v) for k, v in state_dict.items() if k.startswith(start)}
-        present = {name: table.num_embeddings for name, table in self.encoder.factors.items()}
-        if trained != present:
-            raise ValueError(
-                f"the checkpoint was trained with the source factors {_sizes(trained)} and DATA gives "
-                f"{_sizes(present)}: give the data directory with which it was trained"
-            )
+        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
-
-
-def _sizes(factors: Dict[str, int]) -> str:
-    return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
 
 
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:

@@ -15,6 +15,7 @@ from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEnco
 from ..layers.sentence_selector import UNREAD
 from .common import check_marks, select_documents
 from .selector import ExtractorConfig, SentenceExtractor
+from .source_factors import check_given
 
 MAX_POSITIONS = 100_000
 """fairseq wants a limit; a recurrent network has none."""
@@ -68,12 +69,7 @@ class WordEncoder(FairseqEncoder):
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Word vectors and those of the factors side by side, (B, S, D)."""
         parts = [self.embed_tokens(src_tokens)]
-        given = 0 if factors is None else factors.shape[2]
-        if given != len(self.factors):
-            raise ValueError(
-                f"the model reads {len(self.factors)} source factors ({', '.join(self.factors) or 'none'}) and the "
-                f"batch has {given}"
-            )
+        check_given(self.factors, factors)
         if factors is not None:
             parts += [table(column) for table, column in zip(self.factors.values(), factors.unbind(dim=2))]
         return torch.cat(parts, dim=2)

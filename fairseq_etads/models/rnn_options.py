@@ -6,14 +6,14 @@ Every mechanism is a field of :class:`RecurrentConfig`; a named architecture is 
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Optional
 
-from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
-from torch import nn
 
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import known_words
 from .common import PointerOptions, check_marks, check_one_dictionary, check_pointer, preset_dataclass
+from .source_factors import FACTOR_DIM
+from .source_factors import HELP as FACTORS_HELP
 
 ENCODERS = ("rnn", "conv")
 CELLS = ("gru", "lstm", "elman")
@@ -27,8 +27,6 @@ DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
 """Sizes of the extractor of --sentence-attention, by option: those of Hsu et al. 2018."""
-FACTOR_DIM = 16
-"""Width of a factor's vectors where --source-factors gives none."""
 
 
 @dataclass
@@ -226,13 +224,7 @@ class RecurrentConfig(PointerOptions):
     closed_book_cut: bool = field(
         default=False, metadata={"help": "the encoder learns nothing from the closed-book decoder (a control)"}
     )
-    source_factors: str = field(
-        default="none",
-        metadata={
-            "help": "factors of the documents' words to read: none, all, or a list of names of DATA/factors.json with "
-            f'or without widths, such as "pos:20,tf" (without: {FACTOR_DIM})'
-        },
-    )
+    source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})
 
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
@@ -344,42 +336,6 @@ def preset_config(name: str, **changes: Any) -> type:
     """A dataclass of all options with the preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
-
-
-def parse_factors(value: str, available: Dict[str, Dictionary]) -> Dict[str, int]:
-    """Width of each factor to read, by its name.
-
-    Args:
-        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
-
-    Raises:
-        ValueError: the list is malformed, or the data lacks a factor.
-    """
-    text = str(value).strip()
-    if text == "none":
-        return {}
-    taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
-    if taken:
-        raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
-    has = ", ".join(available) if available else "no factors.json, so no factor at all"
-    if text == "all":
-        if not available:
-            raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
-        return dict.fromkeys(available, FACTOR_DIM)
-    widths: Dict[str, int] = {}
-    for part in text.split(","):
-        name, colon, width = (piece.strip() for piece in part.partition(":"))
-        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
-            raise ValueError(
-                f'--source-factors "{value}": "{part}" is not a new name, or name:width with a width above 0'
-            )
-        if name not in available:
-            raise ValueError(
-                f'--source-factors "{value}": there is no factor "{name}"; DATA has {has}. '
-                "Make the data with etads-prepare --factors, or choose another architecture"
-            )
-        widths[name] = int(width) if colon else FACTOR_DIM
-    return widths
 
 
 def check_options(cfg: Any, task: Any) -> None:

@@ -28,6 +28,7 @@ from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
 from .pointing import PointingDecoder
+from .source_factors import check_given, check_trained_factors, factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
@@ -45,7 +46,12 @@ def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class SummarizationTransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with focus-attention in the layers of ``--focus-layers``."""
+    """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
+
+    Attributes:
+        factors: table of vectors of each source factor, by its name. factor_maps: of those with another width than the
+            words' vectors the linear map to it.
+    """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
@@ -67,6 +73,26 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.encoder.neighbours:
             self.neighbours = NeighbourInputs(width, encoder_offsets(cfg.encoder.neighbours))
+        self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
+
+    def read_factors(self, tables: nn.ModuleDict) -> None:
+        """Let the encoder read source factors, whose vectors are in ``tables``."""
+        width = self.embed_tokens.embedding_dim
+        self.factors = tables
+        for name, table in tables.items():
+            if table.embedding_dim != width:
+                self.factor_maps[name] = nn.Linear(table.embedding_dim, width, bias=False)
+
+    def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
+        """Vectors of words, with those of their factors added: (B, S, D)."""
+        x: Tensor = self.embed_tokens(src_tokens)
+        check_given(self.factors, factors)
+        if factors is None:
+            return x
+        for (name, table), column in zip(self.factors.items(), factors.unbind(dim=2)):
+            vectors = table(column)
+            x = x + (self.factor_maps[name](vectors) if name in self.factor_maps else vectors)
+        return x
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         has_focus = next(self._layer_numbers) in self.focus_layers
@@ -86,14 +112,21 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         src_lengths: Optional[Tensor] = None,
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
+        factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """As fairseq's, with the documents themselves ("src_tokens") for the pointer.
+        """As fairseq's, with source factors, and with the documents themselves ("src_tokens") for the pointer.
+
+        Args:
+            src_tokens: (B, S). src_lengths: (B,). factors: (B, S, F), int64, one column a factor.
+            return_all_hiddens, token_embeddings: see there.
 
         "encoder_out" is what the decoder attends to: the states aggregated, then gated, if the options say so. An
         aggregated state describes many words at once, so the pointer reads the last layer's own states, "last_states",
         gated as they are without aggregation: what the gate keeps from the decoder is kept from all of it.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
+        if token_embeddings is None:
+            token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
         memory, mask = last, padding_mask if padding_mask.any() else None
@@ -221,10 +254,13 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         prev_output_tokens: Tensor,
         return_all_hiddens: bool = True,
         request: Optional[WordRequest] = None,
+        factors: Optional[Tensor] = None,
         **of_decoder: Any,
     ) -> NetOutput:
-        """As fairseq's, with a ``request`` to the decoder; see there."""
-        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens)
+        """As fairseq's, with source ``factors`` for the encoder and a ``request`` for the decoder; see there."""
+        encoder_out = self.encoder(
+            src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, factors=factors
+        )
         found: NetOutput = self.decoder(
             prev_output_tokens,
             encoder_out=encoder_out,
@@ -249,7 +285,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         for side, part in (("source", config.encoder), ("target", config.decoder)):
             option = f"max_{side}_positions"
             setattr(config, option, position_limit(getattr(config, option), task, side, part.learned_pos))
+        widths = parse_factors(config.source_factors, task.factor_dictionaries, config.encoder.embed_dim)
         model: SummarizationTransformer = super().build_model(config, task)
+        if widths:
+            model.encoder.read_factors(factor_tables(widths, task.factor_dictionaries))
         if not task.is_loading:
             model.begin_with_text(config, task)
         return model
@@ -260,6 +299,20 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
             begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
             self.decoder.begin_output_bias(word_probabilities(task, self.decoder.pointer is not None))
+
+    @property
+    def factors(self) -> Tuple[str, ...]:
+        """Names of the source factors that the model reads, in the order of its input."""
+        return tuple(self.encoder.factors)
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load weights.
+
+        Raises:
+            ValueError: they were trained with other dictionaries, lengths or source factors.
+        """
+        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
+        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:

@@ -17,6 +17,7 @@ from ..attention import GATES
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.focal_network import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
 from .common import PointerOptions, check_pointer, preset_dataclass
+from .source_factors import HELP as FACTORS_HELP
 
 BIAS_INITS = ("zeros", "frequencies")
 LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
@@ -119,6 +120,13 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "help": "begin with word vectors from the training text: a truncated singular value decomposition of the "
             "words' positive pointwise mutual information, which takes seconds"
+        },
+    )
+    source_factors: str = field(
+        default="none",
+        metadata={
+            "help": FACTORS_HELP.format("--encoder-embed-dim")
+            + ". Their vectors are added to the words', those of another width by way of a linear map"
         },
     )
 

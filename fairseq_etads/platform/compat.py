@@ -39,8 +39,9 @@ with importing_fairseq():
     from fairseq.logging import meters
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
+    from fairseq.trainer import Trainer
 
-from . import training_loop
+from . import resuming, training_loop
 
 logger = logging.getLogger(__name__)
 
@@ -309,6 +310,20 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     return clip_grad_norm
 
 
+def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``Trainer.train_step``, which asks for a GPU when it skips an update whose gradient overflows (--fp16)."""
+
+    @functools.wraps(train_step)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.cuda or not self.cfg.common.fp16:
+            return train_step(self, *args, **kwargs)
+        with mock.patch.object(torch.Tensor, "cuda", lambda tensor, *_, **__: tensor):
+            return train_step(self, *args, **kwargs)
+
+    step.is_patched = True  # type: ignore[attr-defined]
+    return step
+
+
 class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
 
@@ -359,6 +374,7 @@ def install() -> None:
     command: Any = sys.modules.get("fairseq_cli.train")  # complete before the plugin is imported in fairseq-train only
     if hasattr(command, "train"):
         training_loop.install(command)
+        resuming.install(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
         GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):
@@ -369,6 +385,8 @@ def install() -> None:
         _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
+    if not hasattr(Trainer.train_step, "is_patched"):
+        Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

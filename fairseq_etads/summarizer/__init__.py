@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from .explanation import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
+from .picked import PickedSentence, Selection
 
 if TYPE_CHECKING:
     from .partial import PartialSummary
@@ -19,7 +20,9 @@ __all__ = [
     "Explanation",
     "FocusLayer",
     "PartialSummary",
+    "PickedSentence",
     "SaliencyLayer",
+    "Selection",
     "SourceToken",
     "Summarizer",
     "Summary",

@@ -13,8 +13,11 @@ from torch import Tensor
 
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
+from ..text.picking import FACTOR
 from ..text.words import SENTENCE_MARK
+from .extraction import Pick, SentencePicker
 from .folder.loading import LoadedFolder
+from .picked import Selection
 
 _CHARACTERS_AHEAD = 4_000_000
 """Characters of a part, about, beyond which no more documents are read ahead."""
@@ -25,12 +28,18 @@ class Document(NamedTuple):
 
     Attributes:
         number: its place in the input. text: raw. tokens: those that are read. left_out: how many more there are.
+        picked: the sentences to which the tokens belong, if an extractor has picked them; None: all are read.
+        places: with ``picked``, for each token the number of its sentence among them, -1 for a mark. levels: of each
+            of these sentences.
     """
 
     number: int
     text: str
     tokens: Tuple[str, ...]
     left_out: int
+    picked: Optional[Selection] = None
+    places: Tuple[int, ...] = ()
+    levels: Tuple[str, ...] = ()
 
 
 class Batch(NamedTuple):
@@ -53,10 +62,18 @@ class TextProcessing:
 
     Args:
         loaded: the model folder.
+
+    Attributes:
+        picker: the folder's extractor, which picks the sentences that are read; None: the first tokens are read.
     """
 
     def __init__(self, loaded: LoadedFolder):
         task = loaded.task
+        self.picker = None
+        if loaded.extractor is not None:
+            self.picker = SentencePicker(loaded.extractor.loaded, loaded.extractor.picking)
+        self._factors = tuple(getattr(loaded.model, "factors", ()))
+        self._levels = task.factor_dictionaries.get(FACTOR) if self._factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
@@ -65,8 +82,29 @@ class TextProcessing:
 
     def read(self, number: int, text: str) -> Document:
         """Cut a raw text into tokens, and keep as many as the model reads."""
+        if self.picker is not None:
+            return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+
+    def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
+        """The document as its picked sentences, one after the other, with marks between them if training had them."""
+        tokens: List[str] = []
+        places: List[int] = []
+        for place, sentence in enumerate(pick.selection.sentences):
+            line = " ".join(self.tokenizer.words.encode(sentence.text, self.tokenizer.keep_case))
+            if self.subwords is not None:
+                # GPT-2's pieces begin with the space before them
+                line = self.subwords.encode(f" {line}" if place and self.subword_kind == "gpt2" else line)
+            found = tokenize_line(line)
+            if place and self.tokenizer.marks != "drop":
+                tokens.append(SENTENCE_MARK)
+                places.append(-1)
+            tokens += found
+            places += [place] * len(found)
+        left_out = max(len(tokens) - self.limit, 0)
+        kept = tuple(tokens[: self.limit]), left_out, pick.selection, tuple(places[: self.limit])
+        return Document(number, text, *kept, pick.levels)
 
     def _tokens(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
@@ -104,7 +142,20 @@ class TextProcessing:
             "id": torch.tensor([document.number for document in documents]),
             "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
         }
+        if self._factors:
+            sample["net_input"]["factors"] = self._factor_values(documents, tokens, padding)
         return Batch(documents, sample, list(new), padding)
+
+    def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
+        """The level of each token's sentence (B, S, 1), by the dictionary of the factor."""
+        words = self._levels
+        assert words is not None, "the summarizer has refused other factors"
+        values = torch.full_like(tokens, words.pad())
+        for row, document, start in zip(values, documents, padding):
+            levels = [document.levels[place] if place >= 0 else SENTENCE_MARK for place in document.places]
+            ids = [*map(words.index, levels), words.eos()]
+            row[start : start + len(ids)] = torch.tensor(ids)
+        return values[:, :, None]
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
         """The tokens of a summary as text, and where each stands in ``ids`` (T,), whose start and end symbols go."""
@@ -128,7 +179,18 @@ class TextProcessing:
 
     def spans(self, document: Document) -> List[Optional[Span]]:
         """Where each token of a document stands in its raw text; None where that cannot be told."""
-        return align(document.text, [self._spelling(token) for token in document.tokens])
+        spelled = [self._spelling(token) for token in document.tokens]
+        if document.picked is None:
+            return align(document.text, spelled)
+        found: List[Optional[Span]] = [None] * len(spelled)
+        for number, sentence in enumerate(document.picked.sentences):
+            if sentence.start is None:
+                continue
+            tokens = [place for place, of in enumerate(document.places) if of == number]
+            spans = align(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
+            for token, span in zip(tokens, spans):
+                found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
+        return found
 
     def _spelling(self, token: str) -> str:
         if token == SENTENCE_MARK:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .explanation_page import frame, page
+from .picked import Selection
 
 Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
@@ -120,6 +121,8 @@ class Explanation:
         selected: what the gate leaves of the attention, g_ij a_ij (T, S), mean over layers and heads: the weights by
             which the decoder reads the document. None without saliency-selection.
         saliency_layers, focus_layers: layers that have the mechanism.
+        picked: the sentences that an extractor picked of the whole document, which alone were read; None: the model
+            has no extractor.
     """
 
     document: str
@@ -137,6 +140,7 @@ class Explanation:
     selected: Optional[Matrix]
     saliency_layers: Tuple[SaliencyLayer, ...] = ()
     focus_layers: Tuple[FocusLayer, ...] = ()
+    picked: Optional[Selection] = None
 
     @property
     def log_probability(self) -> float:
@@ -200,6 +204,7 @@ class Explanation:
                 }
                 for x in self.focus_layers
             ],
+            **({} if self.picked is None else {"picked": self.picked.to_dict()}),
         }
 
     def to_json(self, least: float = LEAST) -> str:

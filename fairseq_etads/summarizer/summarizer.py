@@ -14,6 +14,7 @@ from ..search.encoded import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
+from ..text.picking import FACTOR
 from . import Explanation
 from .documents import Batch, Document, TextProcessing, batches, parts
 from .explaining import Explainer, Written
@@ -58,10 +59,13 @@ class Summarizer:
         self.folder, self.config = folder, loaded.config
         self.device = device_of(device)
         self._model = loaded.model.to(self.device)
-        if getattr(self._model, "factors", ()):
+        factors = tuple(getattr(self._model, "factors", ()))
+        if factors and (factors != (FACTOR,) or loaded.extractor is None):
+            how = "prepare the documents with etads-prepare --factors, and use fairseq-generate"
+            if factors == (FACTOR,):
+                how = "export the model with etads-export --extractor RUN"
             raise InputError(
-                f"{folder}: the model reads source factors ({', '.join(self._model.factors)}), which raw text does not "
-                "have: prepare the documents with etads-prepare --factors, and use fairseq-generate"
+                f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
         self._texts, self._shortlist = TextProcessing(loaded), loaded.shortlist
         self._has_pointer = pointer_of(self._model) is not None
@@ -311,6 +315,7 @@ class Summarizer:
             tokens=tuple(tokens),
             copied=self._copied(document, tokens, origins),
             truncation=Truncation(len(document.tokens), document.left_out),
+            picked=document.picked,
         )
         return self._explainable(summary, document.text, Written(texts.spell_all(ids, batch), replaced))
 

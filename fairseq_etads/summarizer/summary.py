@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Dict, Optional, Tuple
 
 from ..text.words import SENTENCE_MARK
 from . import Explanation
+from .picked import Selection
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Summary:
         copied: the words that were copied, in the order of the summary; empty for a model without a pointer.
         truncation: how much of the document was read.
         problem: why there is no summary, if the call asked to go on in such a case; otherwise empty.
+        picked: the sentences that the folder's extractor picked of the whole document, which the model then read, each
+            with its probability; None of a folder without an extractor.
     """
 
     text: str
@@ -61,6 +64,7 @@ class Summary:
     copied: Tuple[CopiedWord, ...]
     truncation: Truncation
     problem: str = ""
+    picked: Optional[Selection] = None
 
     # set on the instance by the summarizer; no field, because copies and pickles of a summary are data alone
     _make_explanation: ClassVar[Any] = None
@@ -100,4 +104,5 @@ class Summary:
             "copied": [{"word": c.word, "start": c.start, "end": c.end} for c in self.copied],
             "read": self.truncation.read,
             "left_out": self.truncation.left_out,
+            **({} if self.picked is None else {"picked": self.picked.to_dict()}),
         }

@@ -8,16 +8,16 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model
+from ..data.checked import DataChecks, check_subword_model, refuse_empty
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset
+from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_data
@@ -28,6 +28,7 @@ from ..models.init_from import initial_extractor, is_first_launch, load_initial_
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.generator import SummaryGenerator
+from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
@@ -51,6 +52,7 @@ class SummarizationTask(FairseqTask):
         data_checks: compares the data with their checksums.
         capabilities: the mechanisms of the models that were built.
         selected_by: the criterions that train the model, if it selects words or sentences; else none.
+        summary_lengths: percentiles of the lengths of the training summaries, as they are cut; None: not known.
         extra_updates: with --auxiliary-task, the updates between those of summarisation.
 
     Raises:
@@ -73,6 +75,7 @@ class SummarizationTask(FairseqTask):
         self.factors = SourceFactors(cfg)
         self.labels = DocumentLabels(cfg)
         self.data_checks = DataChecks()
+        self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
         self.selected_by: Tuple[str, ...] = ()
         self.extra_updates: Optional[ExtraUpdates] = None
@@ -93,7 +96,7 @@ class SummarizationTask(FairseqTask):
                 "make it with etads-prepare or fairseq-preprocess"
             )
         if cfg.source_lang is None or cfg.target_lang is None:
-            cfg.source_lang, cfg.target_lang = data_utils.infer_language_pair(directory)
+            cfg.source_lang, cfg.target_lang = language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
                 f'the data directory (DATA) "{directory}" holds no binarised pair (train.source-target.source.idx); '
@@ -279,6 +282,8 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
+        for path in paths:  # not in a later epoch
+            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -328,6 +333,9 @@ class SummarizationTask(FairseqTask):
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
+        if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # without the end symbol
+            self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
@@ -441,7 +449,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """What is stored in a checkpoint: truncation lengths and dictionary fingerprints."""
+        """What is stored in a checkpoint: truncation lengths, dictionary fingerprints, the lengths of summaries."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -450,13 +458,29 @@ class SummarizationTask(FairseqTask):
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
             "factor_dictionaries": self.factors.fingerprints(),
+            **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
+
+    def check_resumed(self, state: Dict[str, Any], path: str) -> None:
+        """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
+
+        Args:
+            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+
+        Raises:
+            ValueError: names the dictionary.
+        """
+        try:
+            check_trained_with(state, self.src_dict, self.tgt_dict)
+            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be trained on with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
 
-        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
-        command's own options hold, as for everything else in fairseq.
+        fairseq calls this when it loads models to generate, validate or score. When training resumes, the dictionaries
+        are compared alone (:meth:`check_resumed`): the command's own options hold, as for everything else in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
@@ -467,6 +491,7 @@ class SummarizationTask(FairseqTask):
                 continue
             # of an ensemble, the shortest: no model can read further than it has learnt to
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
+        self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 

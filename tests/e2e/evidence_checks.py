@@ -47,6 +47,16 @@ def three_layers(kind="none", **mechanisms):
     return check
 
 
+def tied(**mechanisms):
+    """Shared layers as in the paper, but with one table of word vectors, as the system that they are compared with."""
+
+    def check(run):
+        three_layers(shared=True, **mechanisms)(run)
+        assert bool(run.option("share_all_embeddings"))
+
+    return check
+
+
 def of_fairseq(run):
     """fairseq's own model, on pieces of words."""
     command = (run.folder / "finished.txt").read_text(encoding="utf-8")
@@ -80,6 +90,8 @@ EVIDENCE = {
     **{f"{kind}_1": three_layers(kind, aggregation=kind != "add") for kind in ("add", "proj", "attn")},
     "es": three_layers(shared=True),
     "gated_es": three_layers(shared=True, gate=True),
+    "es_tied": tied(),
+    "gated_es_tied": tied(gate=True),
     "layers_none": focus_in(()),
     "layers_1-2": focus_in((1, 2)),
     "layers_3-4": focus_in((3, 4)),

@@ -1,6 +1,7 @@
 """Training by several processes on CPUs: what they learn is what one process learns; one that is killed ends all."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -81,6 +82,27 @@ def test_two_workers_move_the_same_rows_of_word_vectors_as_one(parts, tmp_path):
     by_two_workers(train, tmp_path / "two")
     train(tmp_path / "one", "--update-freq", "2")
     check_same("two", "one", tmp_path)
+
+
+@pytest.mark.parametrize("first, then", [((2, 1), (1, 2)), ((1, 2), (2, 1)), ((1, 1), (2, 1))])
+def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, then, parts, tmp_path):
+    """fairseq read batches twice, or had none left ("please report this to the fairseq developers")."""
+
+    def train(save, *more):
+        options = [*RECURRENT, "--log-interval", "1", "--save-interval-updates", "1", "--keep-interval-updates", "1"]
+        return run_command(command(parts, save, *options, *more), cwd=tmp_path).stdout
+
+    def train_by(workers, freq, *more):
+        more = ["--update-freq", str(freq), *more]
+        return by_two_workers(train, tmp_path / "two", *more)[0] if workers == 2 else train(tmp_path / "two", *more)
+
+    logs = [train_by(*first, "--max-update", "1"), train_by(*then, "--max-epoch", "2")]
+    pairs = [float(number) for log in logs for number in re.findall(r"train_inner.* epoch 001:.* bsz=([\d.]+)", log)]
+    assert sum(pairs) == 70, "every pair is read once in the first epoch"
+    assert "share out what is left of epoch 1" in logs[1]
+    if first != (1, 1):
+        train(tmp_path / "one", "--update-freq", "2", "--max-epoch", "2")
+        check_same("two", "one", tmp_path)
 
 
 def test_torchrun_starts_workers_on_cpus(parts, tmp_path):

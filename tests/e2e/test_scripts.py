@@ -174,7 +174,7 @@ def check_model_folder(run, tmp_path):
     found = (tmp_path / "out.txt").read_text().splitlines()
     # generate.sh has other batches, and the untrained model's hypotheses are close to one another
     assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
-    assert "a second" in again and not (tmp_path / "out.txt.resume").exists()
+    assert "per second" in again and not (tmp_path / "out.txt.resume").exists()
 
 
 def check_new_documents(run, tmp_path):

@@ -5,15 +5,18 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
 from ...platform.errors import InputError
 from ...search import call_options
+from ...search.lengths import are_percentiles
 from ...text.words import WORD_KINDS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
 """What etads-shortlist makes; of a folder that decodes with it."""
+EXTRACTOR = "extractor"
+"""Folder of the extractor in a model folder that reads long documents whole."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -43,7 +46,8 @@ class FolderConfig:
     Attributes:
         architecture: the name of a preset (``--arch``).
         model: the architecture's options.
-        task: the lengths to which texts are cut, the side of the padding, the dictionaries' fingerprints.
+        task: the lengths to which texts are cut, the side of the padding, the dictionaries' fingerprints, and perhaps
+            "summary_lengths", percentiles of the lengths of the training summaries.
         text: how raw text becomes tokens: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
             :data:`SUBWORDS` or None.
         decoding: defaults, by the names of :data:`call_options.OPTIONS`.
@@ -137,7 +141,7 @@ def _checked(content: Any) -> FolderConfig:
     for name, value in sections.items():
         if not isinstance(value, str if name == "architecture" else dict):
             raise _Problem(f'"{name}" is {_short(value)}. {ADVICE}')
-    _check_section("task", sections["task"], _TASK)
+    _check_section("task", sections["task"], _TASK, _PERHAPS_OF_TASK)
     _check_section("text", sections["text"], _TEXT)
     _check_section("weights", sections["weights"], _WEIGHTS)
     try:
@@ -147,7 +151,11 @@ def _checked(content: Any) -> FolderConfig:
     return FolderConfig(**sections)
 
 
-def _check_section(section: str, values: Dict[str, Any], wanted: Dict[str, Tuple[Callable[[Any], bool], str]]) -> None:
+_Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
+
+
+def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perhaps: Optional[_Entries] = None) -> None:
+    wanted = {**wanted, **{name: entry for name, entry in (perhaps or {}).items() if name in values}}
     for name in sorted(set(values) ^ set(wanted)):
         raise _Problem(f'"{section}": {"no" if name in wanted else "unknown"} entry {_short(name)}. {ADVICE}')
     for name, (fits, what) in wanted.items():
@@ -189,6 +197,7 @@ _TASK = {
     "target_dictionary": _FINGERPRINT,
     "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
+_PERHAPS_OF_TASK = {"summary_lengths": (are_percentiles, "percentiles of lengths, by percent")}
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,

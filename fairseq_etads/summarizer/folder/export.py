@@ -16,17 +16,21 @@ from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
 from ...layers.capabilities import pointer_of
+from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import writing_folder
 from ...search import call_options
+from ...search.lengths import bounds
 from ...search.options import LARGEST
+from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
+from ...text.picking import FACTOR
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
 from ...vocabulary.dictionary import known_words
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
 
 PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
@@ -41,12 +45,14 @@ class Source(NamedTuple):
         text_options: fairseq's options for new text by name, without the dashes in front: "tokenizer" and "bpe" with
             theirs.
         extra_files: name in the folder -> file to copy.
+        extractor: what the folder of the extractor is made of, which picks the sentences that the model reads.
     """
 
     checkpoint: Path
     data: Path
     text_options: Dict[str, Any]
     extra_files: Dict[str, Path]
+    extractor: Optional["Source"] = None
 
 
 def export(
@@ -61,9 +67,11 @@ def export(
 
     Args:
         folder: must not exist, or be empty.
-        decoding: defaults of decoding that differ from the usual ones; ``max_len`` is usually the length of the
-            longest summary in training. dtype: "fp32" or "fp16". write_card: makes the text of README.md.
-        longest_target: tokens of the longest summary in the training data, if known.
+        decoding: defaults of decoding that differ from the usual ones; ``min_len`` and ``max_len`` usually follow
+            from the lengths of the training summaries. dtype: "fp32" or "fp16". write_card: makes the text of
+            README.md.
+        longest_target: tokens of the longest summary in the training data, if known; for a checkpoint that does not
+            know their lengths.
 
     Raises:
         InputError: the folder exists; an option of decoding has no effect; the checkpoint is damaged, does not belong
@@ -72,6 +80,7 @@ def export(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task = _load(source)
+    _check_extractor(source, model)
     decoding = _with_defaults(decoding, task, longest_target)
     call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
     if SHORTLIST in source.extra_files:
@@ -88,15 +97,62 @@ def export(
     )
     exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
     with writing_folder(folder, "FOLDER") as partial:
-        (partial / CONFIG).write_bytes(config.to_json().encode())
-        write_weights(partial / WEIGHTS, tensors)
-        _write_dictionaries(partial, task)
-        _copy_files(partial, source, config)
+        extra = list(source.extra_files)
+        if source.extractor is not None:
+            extra.append(_write_extractor(partial, source.extractor, dtype))
+        _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
-        listed = dict.fromkeys([*needed_files(config), *source.extra_files])
-        Checksums(partial).add(*listed)
+        Checksums(partial).add(*dict.fromkeys([*needed_files(config), *extra]))
         _try_out(partial, tensors)
     return exported
+
+
+def _write_files(
+    folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
+) -> None:
+    """Write all of a folder but the card and the checksums."""
+    (folder / CONFIG).write_bytes(config.to_json().encode())
+    write_weights(folder / WEIGHTS, tensors)
+    _write_dictionaries(folder, task)
+    _copy_files(folder, source, config)
+
+
+def _check_extractor(source: Source, model: Any) -> None:
+    """Raise InputError if the model needs an extractor and gets none."""
+    if source.extractor is None and FACTOR in getattr(model, "factors", ()):
+        raise InputError(
+            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor makes "
+            "of raw text: name its run with --extractor"
+        )
+
+
+def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
+    """Write the extractor's own folder into ``folder``; returns the name of its list of checksums.
+
+    Raises:
+        InputError: the checkpoint is of no sentence extractor, is damaged, or does not belong to the data.
+    """
+    model, cfg, task = _load(source, "--extractor")
+    if not isinstance(model, SentenceExtractor):
+        raise InputError(
+            f"--extractor {source.checkpoint}: is no extractor of sentences (--arch pooled_extractor, "
+            "sentence_extractor)"
+        )
+    tensors, shared = stored_form(model.state_dict(), dtype)
+    config = FolderConfig(
+        architecture=_architecture(cfg),
+        model=_plain_options(cfg, source.checkpoint, extracts=True),
+        task=_task_state(cfg, task),
+        text=_text_settings(source.text_options),
+        decoding={},
+        weights={"dtype": dtype, "shared": shared},
+        made_by=versions(),
+    )
+    own = folder / EXTRACTOR
+    own.mkdir()
+    _write_files(own, source, config, tensors, task)
+    Checksums(own).add(*dict.fromkeys([*needed_files(config), *source.extra_files]))
+    return f"{EXTRACTOR}/{CHECKSUMS}"
 
 
 class Exported(NamedTuple):
@@ -111,8 +167,8 @@ class Exported(NamedTuple):
     task: SummarizationTask
 
 
-def _load(source: Source) -> Any:
-    """The model, fairseq's configuration of its training, and the task."""
+def _load(source: Source, option: str = "--checkpoint") -> Any:
+    """The model, fairseq's configuration of its training, and the task; ``option`` names it in messages."""
     overrides = {"data": str(source.data), "init_from": None}
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
@@ -120,9 +176,9 @@ def _load(source: Source) -> Any:
         raise
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"--checkpoint {source.checkpoint}: {reason[:500]}") from None
+        raise InputError(f"{option} {source.checkpoint}: {reason[:500]}") from None
     if not isinstance(task, SummarizationTask):
-        raise InputError(f"--checkpoint {source.checkpoint}: was not trained with --task summarization")
+        raise InputError(f"{option} {source.checkpoint}: was not trained with --task summarization")
     return models[0], cfg, task
 
 
@@ -130,16 +186,21 @@ def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: O
     """All defaults of decoding of a folder: a model writes summaries as long as those that it has learnt from."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
-    return {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST), **decoding}
+    defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
+    if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        by_summaries = {**defaults, **bounds(task.summary_lengths, task.truncate_target), **decoding}
+        if by_summaries["min_len"] <= by_summaries["max_len"]:
+            return by_summaries
+    return {**defaults, **decoding}
 
 
 def _architecture(cfg: Any) -> str:
     return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
 
 
-def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
+def _plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[str, Any]:
     try:
-        return model_options.to_plain(_architecture(cfg), cfg.model)
+        return model_options.to_plain(_architecture(cfg), cfg.model, extracts)
     except InputError as error:
         raise InputError(f"--checkpoint {checkpoint}: cannot be exported: {error}") from None
 
@@ -147,7 +208,8 @@ def _plain_options(cfg: Any, checkpoint: Path) -> Dict[str, Any]:
 def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     state = task.state_dict()
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source)}
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:

@@ -17,12 +17,14 @@ from ...data.weights_file import WeightsFile
 from ...platform.errors import InputError
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
+from ...text.picking import FILE as PICKING
+from ...text.picking import Picking
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.shortlist import Shortlist
 from . import model_options
-from .config import ADVICE, CONFIG, DICTIONARIES, SHORTLIST, WEIGHTS, FolderConfig, read_config
+from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
 
 
 class LoadedFolder(NamedTuple):
@@ -35,6 +37,7 @@ class LoadedFolder(NamedTuple):
         tokenizer: raw text to words and back.
         subwords: fairseq's --bpe object, words to subwords and back; None without subwords.
         shortlist: of the folder; None if it has none.
+        extractor: of the folder; None if it has none.
     """
 
     config: FolderConfig
@@ -43,10 +46,21 @@ class LoadedFolder(NamedTuple):
     tokenizer: TextTokenizer
     subwords: Any
     shortlist: Optional[Shortlist]
+    extractor: Optional["LoadedExtractor"] = None
 
 
-def load_folder(folder: Path) -> LoadedFolder:
+class LoadedExtractor(NamedTuple):
+    """The extractor of a model folder: a folder of its own, and how its sentences are picked."""
+
+    loaded: LoadedFolder
+    picking: Picking
+
+
+def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     """Load a folder that etads-export has made. No code of the folder is run.
+
+    Args:
+        is_extractor: whether it is the folder of an extractor, inside a summariser's.
 
     Raises:
         InputError: it is no model folder, is damaged or incomplete, or was made by a later version.
@@ -54,7 +68,7 @@ def load_folder(folder: Path) -> LoadedFolder:
     config = read_config(folder)
     _verify(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
-    _check_options(folder, config, weights)
+    _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws first weights
         with torch.device("meta"):  # of a model that takes no memory: config.json may ask for any number of layers
@@ -67,7 +81,12 @@ def load_folder(folder: Path) -> LoadedFolder:
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    return LoadedFolder(config, model.eval(), task, tokenizer, _build_subwords(folder, config), shortlist)
+    extractor = None
+    if not is_extractor and (folder / EXTRACTOR).is_dir():
+        picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
+        extractor = LoadedExtractor(load_folder(folder / EXTRACTOR, is_extractor=True), picking)
+    subwords = _build_subwords(folder, config)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor)
 
 
 def needed_files(config: FolderConfig) -> List[str]:
@@ -89,6 +108,10 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     needed = needed_files(config)
     if (folder / SHORTLIST).is_file() and SHORTLIST not in needed:  # it is there, and not used unless a call says so
         needed.append(SHORTLIST)
+    # listed where the folder has an extractor, so that the model is not used without it
+    of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
+    if of_extractor in checksums.listed or (folder / EXTRACTOR).is_dir():
+        needed.append(of_extractor)
     for name in needed:
         if not (folder / name).is_file():
             raise InputError(f"{folder} is incomplete: it has no {name}. {ADVICE}")
@@ -97,11 +120,11 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     checksums.verify(needed)
 
 
-def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile) -> None:
+def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_extractor: bool) -> None:
     """Raise InputError if the options are not such as the architecture and the weights can have."""
     largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check(config.architecture, config.model, largest)
+        model_options.check(config.architecture, config.model, largest, is_extractor)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
 

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from ...models.common import SummarizationModel, plain_options
 from ...models.convolutions import parse_convolutions
-from ...models.selector import SelectingModel
+from ...models.selector import SelectingModel, SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
@@ -24,48 +24,59 @@ _OUTSIDE = re.compile(r"_path$")
 """Options that name a file outside of the folder, of which only training has need."""
 
 
-def architectures() -> List[str]:
-    """The names of the architectures that a folder may have: this project's, which write summaries."""
+def architectures(extract: bool = False) -> List[str]:
+    """The names of the architectures that a folder may have: this project's, which write summaries.
+
+    Args:
+        extract: those of extractors instead, which give probabilities of sentences.
+    """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
+    if extract:
+        return [name for name, model in ours.items() if issubclass(model, SentenceExtractor)]
     return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
 
 
-def _declared(architecture: str) -> Dict[str, Any]:
+def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
     """Option -> its default; raises InputError for an architecture that is not this project's."""
     system = system_of(f"--arch {architecture}")
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
-    if architecture not in architectures():
+    if architecture not in architectures(extracts):
+        kind = "architecture of an extractor" if extracts else "architecture"
         raise InputError(
-            f'"{architecture[:60]}" is no architecture of this version; there are {", ".join(architectures())}'
+            f'"{architecture[:60]}" is no {kind} of this version; there are {", ".join(architectures(extracts))}'
         )
     preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
     return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
 
 
-def to_plain(architecture: str, cfg: Any) -> Dict[str, Any]:
+def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
     """The options of a checkpoint's model as plain values; files that only training reads are left out.
+
+    Args:
+        extracts: whether it is an extractor.
 
     Raises:
         InputError: the architecture is not this project's, or an option has no plain value.
     """
     given = vars(plain_options(cfg))
-    declared = _declared(architecture)
+    declared = _declared(architecture, extracts)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
-    check(architecture, options, _MOST)
+    check(architecture, options, _MOST, extracts)
     return options
 
 
-def check(architecture: str, options: Dict[str, Any], largest: int) -> None:
+def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
     """Check options that come from elsewhere.
 
     Args:
         largest: the largest dimension that weights of the model have; no width can be larger.
+        extracts: whether it is an extractor.
 
     Raises:
         InputError: an option does not exist or has a value that no model has.
     """
-    declared = _declared(architecture)
+    declared = _declared(architecture, extracts)
     for name, value in options.items():
         if name not in declared:
             raise InputError(f"there is no option {name[:60]!r} of {architecture} in this version of fairseq-etads")

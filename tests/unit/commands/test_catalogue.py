@@ -97,7 +97,7 @@ def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys)
     assert [line.split()[0] for line in (head, *lines)] == ["--arch", *PRESETS]
     assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
     assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
-    place = head.index("what it changes")
+    place = head.index("changed options")
     assert all(line[place - 3 : place] == "   " != line[place - 4 : place - 1] for line in lines)
     counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
     assert {arch for arch, count in counts.items() if count == "one dictionary"} == {

@@ -102,7 +102,7 @@ def test_trainings_are_those_of_the_recipes(configs):
 
 def test_one_architecture_and_all_exclude_one_another(tmp_path, capsys):
     assert main(["etads", "--configs", str(tmp_path / "x")]) == 2
-    assert "goes without ARCH etads" in capsys.readouterr().err and not (tmp_path / "x").exists()
+    assert "cannot be used with ARCH etads" in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
 def test_a_folder_that_is_there_is_written_into(tmp_path):

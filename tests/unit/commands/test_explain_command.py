@@ -104,9 +104,9 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
     "arguments,says",
     [
         (["a.txt"], "give --output PAGE, --json FILE, or both"),
-        (["a.txt", "-o", "-", "--json", "-"], "standard output takes one of them"),
+        (["a.txt", "-o", "-", "--json", "-"], "only one of them can go to standard output"),
         (["a.txt", "-o", "no/page.html"], "--output no/page.html: there is no folder no"),
-        (["a.txt", "-o", "."], "--output .: is a folder; name a file, or choose --document all"),
+        (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
         (["a.txt", "--json", "."], "--json .: is a folder"),
         (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, and"),
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),

@@ -167,7 +167,7 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
         (["--likelihood", "a", "b", "c"], "what is c?"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
         (["a", "b"], "REF"),
-        (["ref", "--a", "x"], "--a and --b go together"),
+        (["ref", "--a", "x"], "--a and --b need each other"),
         (["--a", "x", "--b", "y"], "REF"),
     ],
 )

@@ -54,8 +54,8 @@ def summarize(folder, capsysbinary):
 def test_lines_of_standard_input(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted)
-    assert "every line is a document; --input-format file takes" in said
-    assert "5 documents in " in said and "a second; 1 are empty" in said
+    assert "every line is a document; --input-format file reads" in said
+    assert "5 documents in " in said and "per second; 1 are empty" in said
     assert summarize("-", "--quiet", stdin=b"w1\r\n")[1:] == (summarize("-", stdin=b"w1")[1], "")
     assert summarize(stdin=b"")[:2] == (0, [])
 
@@ -179,7 +179,7 @@ def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(summarize_command, "_line", lambda *a: asked.append(a[0].name) or plain(*a))
     status, _, said = summarize(*arguments)
-    assert status == 0 and f"{at:,} documents are done; going on with the next" in said
+    assert status == 0 and f"{at:,} documents are done; continuing with the next" in said
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
     assert asked == ["1", "2", "3", "4", "5"][: at + 1] + ["1", "2", "3", "4", "5"][at:]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in", "out"]

@@ -208,7 +208,7 @@ def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
 
     monkeypatch.setattr(RepeatedDocuments, "summarize", fails)
     status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
-    assert status == 2 and err.endswith("etads-tune: trial 0: memory runs out; choose less than --max-tokens 700\n")
+    assert status == 2 and err.endswith("etads-tune: trial 0: out of memory; choose less than --max-tokens 700\n")
 
 
 def test_the_same_trials_give_the_same_plot(place, capsys):

@@ -165,7 +165,7 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
         line.get_color() for axes in drawn[0].axes for line in axes.get_lines() if "second" in line.get_label()
     } == {drawn[0].axes[0].get_lines()[2].get_color()}
     said = capsys.readouterr().out
-    assert "first: 20 updates; 1 validation on valid, the lowest loss 6 after update 20" in said
+    assert "first: 20 updates; 1 validation on valid, lowest loss 6 after update 20" in said
     assert "second: 20 updates; no validation in the log" in said
     assert f"curves: {tmp_path / 'first' / 'curves.png'}" in said
     assert main([str(tmp_path / "first"), "--figures", "wps,loss"]) == 0
@@ -203,8 +203,8 @@ def test_the_same_log_gives_the_same_file(tmp_path, capsys):
         (["{}/other"], "no figures of training in it: is it a log of fairseq-train"),
         (["{}/empty", "{}/other"], "none of the 2 logs has figures"),
         (["{}/good", "{}/good"], "good is given twice"),
-        (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose of loss, lr, wps'),
-        (["{}/good", "--figures", ","], "--figures: choose of loss"),
+        (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose from loss, lr, wps'),
+        (["{}/good", "--figures", ","], "--figures: choose from loss"),
         (["{}/good", "--out", "{}/a.gif"], "the name must end in .png"),
     ],
 )

@@ -120,7 +120,7 @@ def test_debians_folder_is_found(wordnet, monkeypatch):
         (["--wordnet", "x"], "--wordnet has no effect without --also meteor"),
         (["--bertscore-layer", "1"], "--bertscore-layer has no effect without --also bertscore"),
         (["--also", "bertscore"], "name the folder of a model by --bertscore-model; nothing is downloaded"),
-        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "config.json is not there"),
+        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "it has no config.json"),
     ],
 )
 def test_options_that_do_not_go_together(files, capsys, options, words):

@@ -97,8 +97,8 @@ def test_impossible_ranges_are_refused(name, text, message):
         (["unkpen"], {}, {}, "--search unkpen: which values\\? give --range unkpen=LOW:HIGH"),
         (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
         ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),
-        (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect beside --exact-length"),
-        (["max-len"], {"exact-length": "3,4"}, {}, "--search max-len: has no effect beside --exact-length"),
+        (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect with --exact-length"),
+        (["max-len"], {"exact-length": "3,4"}, {}, "--search max-len: has no effect with --exact-length"),
     ],
 )
 def test_impossible_spaces_are_refused(search, ranges, decoding, message):
@@ -227,7 +227,7 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
     assert path.read_bytes() == before
     for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
         path.write_bytes(damage)
-        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not of a store of trials"):
+        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not from a store of trials"):
             TrialStore(path, {"model": "a", "--seed": 1})
         assert path.read_bytes() == damage
     with pytest.raises(InputError, match="cannot be written"):

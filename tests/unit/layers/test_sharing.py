@@ -97,7 +97,7 @@ def test_weights_trained_without_sharing_are_refused_in_words():
 
 
 def test_weights_trained_with_sharing_are_refused_in_words():
-    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, and this model is without"):
+    with pytest.raises(ValueError, match="trained with --share-encoder-decoder-layers, but this model is without"):
         make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
 
 
@@ -176,7 +176,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
         ("etads_basic", {}, {}, "another model than .*differ in decoder"),
         ("etads", {"pointer": "switch"}, {}, "differ in pointer"),
         ("etads", {}, {"task_state": {"source_dictionary": "ab"}}, "differ in source_dictionary"),
-        ("etads", {}, {"model": {"a": 1}}, "other things than tensors"),
+        ("etads", {}, {"model": {"a": 1}}, "values that are not tensors"),
         ("etads", {}, {"model": {"a": torch.tensor([float("nan")])}}, "a has weights that are not finite"),
         ("etads", {}, {"model": None}, "not a checkpoint of fairseq-train"),
     ],

@@ -148,7 +148,7 @@ def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
     plain = abs_model(task=task, max_row_norm=0.0)
     task.begin_epoch(1, plain)
     assert torch.equal(plain.encoder.embed_tokens.weight, before[0])
-    with pytest.raises(ValueError, match="--max-row-norm 1 does not go with --fp16 or --bf16"):
+    with pytest.raises(ValueError, match="--max-row-norm 1 does not work with --fp16 or --bf16"):
         task.begin_epoch(1, abs_model(task=task).half())
 
 

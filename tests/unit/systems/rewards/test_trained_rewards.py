@@ -82,7 +82,7 @@ def test_entailment_is_judged_of_whole_words(nli):
 def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
     caplog.set_level(logging.WARNING)
     Rewards("entail", "idf", nli, "1", make_task())
-    assert "its words are of the kind ptb, and those of the data seem to be of the kind moses" in caplog.text
+    assert "its words are of the kind ptb, but the data's words seem to be of the kind moses" in caplog.text
 
 
 def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
         assert row == pytest.approx(units(model, [ids])[0] if ids else [], abs=1e-6)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     _, model = build_selector("sentence_extractor")
-    with pytest.raises(ValueError, match="its model is no word tagger"):
+    with pytest.raises(ValueError, match="its model is not a word tagger"):
         Tagger(str(path), task)
 
 
