@@ -270,10 +270,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.closed_book: Optional[ClosedBookDecoder] = None
         """With --closed-book-decoder, and only in training; set by the model."""
 
-    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
-        """The words of the distributions for documents (B, S)."""
+    def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
+        """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
         candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
-        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates)
+        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
         """The words of the softmax for documents (B, S).
@@ -303,9 +303,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             prev_output_tokens: (N, T), ids of the dictionary, N a multiple of the documents B; rows of the same
                 document are adjacent.
             encoder_out: of the encoder.
-            incremental_state: if given, only the last step is computed, from the state that it contains. features_only:
-                return the readouts (N, T, R) instead of logits.
-            request: ignored, because logits of all words answer any request.
+            incremental_state: if given, only the last step is computed, and the state before it is taken from here.
+            features_only: return the readouts (N, T, R) in the place of logits.
+            request: logits of all words answer any, but it says whether a distribution over them is wanted.
 
         Returns:
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates, and a dict; see
@@ -335,7 +335,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
-        return self._score_words(output, outputs, history, encoder_out, incremental_state).pair()
+        bounded = request is not None and not request.whole
+        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
         """Compute the output layer's input (…, R) from h (…, H), the previous words (…, E) and the contexts (…, M)."""
@@ -371,14 +372,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # padding on the right needs no care: nothing after a summary's end is used
-        left_padded = not bool(real[:, 0].all())
+        # in search a GPU computes what may be needed, since to wait for an answer in every step would take longer
+        unasked = words.is_cuda and incremental_state is not None
+        # padding on the right needs no care: behind a summary's end nothing is used
+        left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # unbound once: indexing each step would create a gradient tensor of all steps every time
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
-        some_start = [False] * len(steps) if starts is None else starts.any(0).tolist()
+        some_start = [unasked] * len(steps)
+        if starts is not None and not unasked:
+            some_start = starts.any(0).tolist()
         computed: List[StepOutputs] = []
         for t, word in enumerate(steps):
             before = state
@@ -508,12 +513,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         history: Optional[CopyHistory],
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
+        bounded: bool,
     ) -> DecoderOutput:
         """Replace readouts (N, T, R) by logits (N, T, C), and add the vocabulary and the pointer."""
         # in search the vocabulary and its rows are kept between steps; in training each call's rows have a gradient
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
-            cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
+            cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
             if cache["vocabulary"].candidates is not None:
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]

@@ -93,8 +93,10 @@ def recombined(
         ``count`` extensions of each document; those that are missing have the score -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
-    # the number of extensions by the same word with the same last words is limited, so enough different ones are found
-    largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
+    # at most so many extensions by the same word can have the same last words, so enough different ones are found
+    largest = tokens.size(1)
+    if tokens.device.type == "cpu":  # elsewhere more extensions are cheaper than to wait for the number
+        largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
     last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each group

@@ -40,16 +40,19 @@ class SearchSettings:
         selection_threshold, selection_factor: with probabilities of words in a batch ("selection"), a pointer copies
         only words with a probability above the threshold, and the factor multiplies their probability of being copied.
         early_stopping: "fairseq" ends a document when beam_size hypotheses have ended, "admissible" when no unfinished
-        one can still become one of the ``nbest`` best, "heuristic" when none would if it ended now. None: "admissible"
-        if the score is not fairseq's. nbest: number of returned hypotheses that will be used; at most ``beam_size``.
-        infer_dtype: "fp32", "bf16" or "int8" copies of this project's models, or "auto", the fastest of them on this
-        processor; None: the models' dtype. keep_attention: return the attention of each hypothesis, as fairseq does; it
-        takes memory beam x S x T. print_alignment: "hard" or "soft": also return alignments to the source, taken from
-        the attention. allow_unk: let models with a pointer write the unknown word; by default they copy a word instead.
-        replace_unk: replace an unknown word by the source word with the most attention, and return that word's position
-        for each token in "alignment". copied_positions: also return "copied_from": for each token the position in
-        ``src_tokens`` it was copied from, or -1 if it was generated. This takes another pass over the summaries, and
-        needs a model with a pointer. scoring: how hypotheses are scored.
+            one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
+            "admissible" if the score is not fairseq's.
+        nbest: how many of the returned hypotheses will be looked at; at most ``beam_size``.
+        infer_dtype: "fp32", "bf16", "fp16" or "int8" copies of this project's models, or "auto", the fastest of them on
+            this processor; None: the format they have.
+        keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
+        print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
+        allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.
+        replace_unk: put the source word with the most attention in the place of an unknown word, and say in "alignment"
+            which word of the source that is for each token.
+        copied_positions: also return "copied_from": for each token the position in ``src_tokens`` it was copied from,
+            or -1 if it was generated. Costs another pass over the summaries; needs a model with a pointer.
+        scoring: how hypotheses are scored.
 
     Raises:
         ValueError: an option has an impossible value or is incompatible with another.

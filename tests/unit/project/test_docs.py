@@ -94,6 +94,11 @@ def test_files_exist(text):
             assert any((ROOT / folder / room / name).exists() for folder in FOLDERS for room in rooms), name
 
 
+def test_manuals_can_be_read_in_minutes(page, text):
+    if page.name not in ("results.md", "experiments.md"):
+        assert len(text.split()) <= 1800, "move measurements to docs/experiments.md"
+
+
 def test_relative_links_resolve(page, text):
     for link in _LINK.findall(text):
         path, _, heading = link.partition("#")
