@@ -1,10 +1,10 @@
-"""The best settings by name: what ``scripts/train.sh --recipe`` fills in, by the data, the machine and the time.
+"""The best settings by name: ``scripts/train.sh --recipe`` chooses options by the data, the machine and the time.
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-What the numbers rest on is measured in docs/experiments.md: a rate of 6e-3 for Muon at width 128, no dropout where no
-text is read often enough to be learnt by heart, relative and narrow focus, the pointer that continues, neighbours,
-word vectors and output bias from the training text, a vocabulary that grows with the text. Settings of ``large`` follow
+The measurements behind the numbers are in docs/experiments.md: a rate of 6e-3 for Muon at width 128, no dropout if no
+text is read often enough to be memorised, relative and narrow focus, the pointer that continues, neighbours, word
+vectors and output bias from the training text, a vocabulary that grows with the text. The settings of ``large`` extend
 the same rules to the sizes of the paper; they were not measured.
 """
 
@@ -19,15 +19,15 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures for which there are recipes other than paper: Transformers that are trained from nothing."""
+"""Architectures with recipes other than paper: Transformers that are trained from scratch."""
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Words that training reads in an epoch: with fewer, small is the default; with more, and a GPU, large."""
+"""Numbers of words per epoch of training: with fewer, small is the default; with more, and a GPU, large."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations in a second of training; of the GPU, a guess."""
+"""Floating-point operations per second of training; for the GPU, a guess."""
 FILLED = 0.88
-"""The share of a batch's tokens that are no padding, where batches are sorted by length."""
+"""Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Data:
     """Training data.
 
     Attributes:
-        pairs: how many. documents, summaries: their lengths. one_dictionary: whether both sides have the same words.
+        pairs: number of pairs. documents, summaries: their lengths. one_dictionary: whether both sides have the same
+            words.
     """
 
     pairs: int
@@ -46,14 +47,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores, or GPUs, that a training has to itself."""
+    """Cores or GPUs that are reserved for a training."""
 
     cores: int
     gpus: int = 0
 
     @property
     def speed(self) -> float:
-        """Floating-point operations in a second; several cores get in each other's way."""
+        """Floating-point operations per second; several cores slow one another down."""
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
     def describe(self) -> str:
@@ -63,14 +64,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Size:
-    """What a recipe's name stands for.
+    """Settings of a recipe by its name.
 
     Attributes:
-        layers: of encoder and of decoder. width: of word vectors. heads: of attention.
-        minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
-        most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
-            document and summary that are.
-        max_tokens: source tokens of a batch. rate: of Muon. smoothing: of labels.
+        layers: of encoder and of decoder. width: of word vectors. heads: of attention. minutes: maximum duration of a
+        training. core_minutes: the same, divided among all cores, if it is not 0.
+    most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of the
+        longest document and summary that are. max_tokens: source tokens of a batch. rate: of Muon. smoothing: of
+        labels.
     """
 
     layers: int
@@ -94,11 +95,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """What was chosen.
+    """The choice.
 
     Attributes:
-        name: one of NAMES but paper. train: options of fairseq-train. decoding: options of a call, by their names.
-        steps, epochs, minutes: how long training takes. says: lines for people.
+        name: one of NAMES except paper. train: options of fairseq-train. decoding: options of a call, by their names.
+        steps, epochs, minutes: duration of training. says: lines for people.
     """
 
     name: str
@@ -111,7 +112,7 @@ class Recipe:
 
 
 def default_name(data: Data, machine: Machine, arch: str) -> str:
-    """The recipe that suits so much text on this machine."""
+    """Name of the recipe that suits this amount of text on this machine."""
     if arch not in SUITABLE:
         return "paper"
     words = data.pairs * (data.documents.mean() + data.summaries.mean())
@@ -127,9 +128,9 @@ def check_suitable(name: str, arch: str) -> None:
 
 
 def vocabulary(data: Data) -> int:
-    """How many words a model can learn well from summaries; all others it copies.
+    """Number of words that a model can learn well from summaries; all others are copied.
 
-    A thousand for a hundred thousand words of summaries, and as their number to the power of 0.65.
+    It is a thousand for a hundred thousand words of summaries, and grows with their number to the power of 0.65.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -138,19 +139,19 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """None where texts are read fewer than three times; then more with every epoch, up to 0.3."""
+    """Dropout: none if texts are read fewer than three times, then more with every epoch, up to 0.3."""
     return 0.0 if epochs < 3 else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
 def choose(
     name: str, data: Data, machine: Machine, arch: str, given: Sequence[str] = (), minutes: Optional[float] = None
 ) -> Recipe:
-    """The settings of a recipe.
+    """Choose the settings of a recipe.
 
     Args:
         name: small, base or large. arch: one of SUITABLE. given: options of fairseq-train that override the recipe's;
-            those that depend on them are chosen anew or left out.
-        minutes: for how long to train at most; None: as long as the recipe says.
+            options that depend on these are adapted or left out.
+        minutes: maximum duration of training; None: the recipe's.
 
     Raises:
         InputError: the recipe is not for this architecture.
@@ -189,7 +190,7 @@ def choose(
 
 
 class _Given:
-    """Options that are given: the last value of each counts, as for argparse."""
+    """Given options; the last value of each counts, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -211,7 +212,7 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """The options of the model, without those that have no effect or do not work with what is given."""
+    """Options of the model, without options that have no effect or exclude the given ones."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
     found = []
     for side in ("encoder", "decoder"):
@@ -235,7 +236,7 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """The options of training; those of another optimiser, schedule or criterion than the recipe's are left out."""
+    """Options of training, if the given optimiser, schedule and criterion have them."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate if optimiser == "muon" else size.rate / 4
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
@@ -253,15 +254,16 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Steps until the full rate: a ninth of them, at most 500."""
+    """Number of steps until the full rate: a ninth of all steps, at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Floating-point operations of a step: six for each weight and token, and those of the attention.
+    """Floating-point operations of a step: six for each weight and token, plus the attention's.
 
     Args:
-        read: tokens of a document and of a summary. pairs: of a batch. known: words of the vocabulary.
+        read: numbers of tokens of a document and of a summary. pairs: number of pairs in a batch. known: size of the
+            vocabulary.
     """
     total = 0.0
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
@@ -277,12 +279,12 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
 
 
 def _rounded(length: int) -> int:
-    """The next multiple of ten."""
+    """Round up to a multiple of ten."""
     return max(-(-length // 10) * 10, 10)
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """What was chosen, for people."""
+    """Describe the choice for people."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries
@@ -298,7 +300,7 @@ def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: 
         f"batches of up to {value.text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of 8)",
         f"documents are read up to {value.text('--truncate-source', '')} tokens, summaries up to "
         f"{value.text('--truncate-target', '')}",
-        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: those of training "
+        f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: in training they "
         f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " that do nothing else"),

@@ -65,7 +65,7 @@ class Table(Reader):
 The name gives the format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard input. Known
 columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
 {", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value is
-a text or a list of sentences. The lines of a document are its paragraphs; several lines of a summary are its sentences."""
+a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
