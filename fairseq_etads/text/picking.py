@@ -20,7 +20,7 @@ QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
 FULL = 0.95
 """Share of the budget at which no further sentence is looked for."""
 SHORTEST = 3
-"""Words of the shortest sentence that is picked, unless the document has only shorter ones."""
+"""Words of the shortest sentence that is picked from a document that does not fit, unless it has only shorter ones."""
 _MOST_WORDS = 1_000_000
 
 
@@ -83,8 +83,9 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
     """Pick sentences to a budget, the likeliest first, each that still fits, until the budget is nearly full.
 
-    Sentences of fewer than :data:`SHORTEST` words, such as stray fragments, are picked only if there are no others. If
-    not even one sentence fits, it is the likeliest. Of equally likely ones the earlier is taken.
+    A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
+    fragments, are picked only if there are no others. If not even one sentence fits, it is the likeliest. Of equally
+    likely ones the earlier is taken.
 
     Args:
         lengths: words of each sentence. probabilities: of each; None: not read, after all others. budget: in words.
@@ -92,6 +93,8 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     Returns:
         numbers of sentences in the document's order; empty for a document without words.
     """
+    if sum(lengths) <= budget:
+        return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
     order = sorted(usable, key=lambda number: (-_value(probabilities[number]), number))
