@@ -1,4 +1,4 @@
-"""Model folders with an extractor: what is picked, read and shown of a long document, and folders that are not whole."""
+"""Model folders with an extractor: what is picked, read and shown of long documents; damaged folders."""
 
 import json
 import shutil

@@ -80,9 +80,9 @@ def test_a_file_is_read_as_it_was_written(tmp_path):
 def test_a_damaged_file_is_refused(tmp_path, content):
     path = tmp_path / "picking.json"
     path.write_text(content)
-    with pytest.raises(InputError, match="picking.json is damaged .*; make it again"):
+    with pytest.raises(InputError, match=r"picking.json is damaged .*; make it again"):
         Picking.read(path, "make it again")
-    with pytest.raises(InputError, match="there is no .*; make it again"):
+    with pytest.raises(InputError, match=r"there is no .*; make it again"):
         Picking.read(tmp_path / "other.json", "make it again")
 
 
