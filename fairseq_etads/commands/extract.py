@@ -56,7 +56,7 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="of selector and tagger, instead of a number of sentences: the likeliest that have N words together at most",
+        help="for selector and tagger, instead of --sentences: the likeliest sentences that have N words together",
     )
     add(
         "--threshold",
