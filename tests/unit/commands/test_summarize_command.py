@@ -1,4 +1,4 @@
-"""``etads-summarize``: kinds of input and output, going on, documents that fail, options."""
+"""``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
 import io
 import itertools
@@ -33,7 +33,7 @@ def wanted(folder):
 
 @pytest.fixture
 def summarize(folder, capsysbinary):
-    """Runs the command; returns its status, the lines on standard output, and what was said."""
+    """Run the command; returns its status, the lines on standard output, and messages."""
 
     def run(*arguments, stdin=b"", model=folder):
         before, sys.stdin = (
@@ -90,7 +90,7 @@ def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp
     one, two = Summarizer.load(folder, "cpu").summarize(["w1 w2 Zebra.\n\nyak w5 w6", "w2 w2 Zebra.\n\nyak w5 w6"])
     status, lines, said = summarize(tmp_path / "1.txt")
     assert (status, lines) == (0, [one.text])
-    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines takes every line" in said
+    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines reads every line" in said
     status, lines, said = summarize(tmp_path / "1.txt", tmp_path / "2.txt")
     assert (status, lines) == (0, [one.text, two.text]) and "every file is a document; --lines" in said
     assert len(summarize(tmp_path / "1.txt", "--lines")[1]) == 3
@@ -199,7 +199,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
-    """So memory does not depend on the number of documents."""
+    """Otherwise memory would grow with the number of documents."""
     taken = itertools.count()
 
     def endless(*_):
