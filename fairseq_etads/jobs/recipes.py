@@ -2,8 +2,8 @@
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-What the numbers rest on is measured in docs/experiments.md: a rate of 6e-3 for Muon at width 128, no dropout where no
-text is read often enough to be learnt by heart, relative and narrow focus, the pointer that continues, neighbours,
+What the numbers rest on is measured in docs/experiments.md: a rate of 6e-3 for Muon at width 128 and no dropout where no
+text is read often enough to be learnt by heart, half the rate and dropout where it is, relative and narrow focus, the pointer that continues, neighbours,
 word vectors and output bias from the training text, a vocabulary that grows with the text. Settings of ``large`` follow
 the same rules to the sizes of the paper; they were not measured.
 """
@@ -72,7 +72,8 @@ class Size:
         minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
         most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
             document and summary that are.
-        max_tokens: source tokens of a batch. rate: of Muon. smoothing: of labels.
+        max_tokens: source tokens of a batch, of which half are taken where there are few epochs.
+        rate: of Muon, where there are few epochs, and half of it where there are more. smoothing: of labels.
     """
 
     layers: int
@@ -271,7 +272,7 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
     """The options of training; those of another optimiser, schedule or criterion than the recipe's are left out."""
     optimiser = given.text("--optimizer", "muon")
-    rate = size.rate if optimiser == "muon" else size.rate / 4
+    rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]

@@ -93,6 +93,11 @@ def test_steps_and_rate_follow_from_the_time():
     assert choose("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
 
 
+def test_the_rate_is_halved_where_texts_are_read_often():
+    rates = [float(value_of(choose("small", data, CORE, "etads").train, "--lr")) for data in (ABSTRACTS, HEADLINES)]
+    assert rates == [6e-3, 3e-3]
+
+
 def test_a_small_text_is_not_read_for_ever():
     recipe = choose("small", Data(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
     assert recipe.epochs == pytest.approx(6, rel=0.05) and recipe.minutes < 5
