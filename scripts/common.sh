@@ -118,8 +118,11 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # GPT-2's pieces are of raw text and as many as they are: no defaults of a corpus go with them
-    case " ${prepare[*]-} " in *" --tokens gpt2 "*) defaults="" ;; esac
+    # GPT-2's pieces are of raw text and as many as they are: no defaults of a corpus go with them, and none with --like
+    case " ${prepare[*]-} " in
+        *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
+        *" --model "*) defaults=${defaults%--size *} ;;
+    esac
     use_environment
     need_folder --out "$out"
     say "reading the corpus into $out/text"

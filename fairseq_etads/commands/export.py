@@ -1,6 +1,6 @@
-"""The command ``etads-export``: a trained model and all that summarising needs, as a folder that others can load.
+"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a folder for sharing.
 
-It stands here, beside ``etads-prepare``, because it reads what that one has written.
+It is in this package, like ``etads-prepare``, because it reads that command's output.
 """
 
 import argparse
@@ -37,25 +37,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Make a model folder: weights (safetensors), settings (JSON), dictionaries, the subword model and "
-        "a model card. Loading it runs no code from the folder, so that it can be given to others.",
+        "a model card. Loading it runs no code from the folder, so it can be shared.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="what scripts/train.sh or scripts/quickstart.sh made")
-    add("folder", metavar="FOLDER", type=Path, help="the folder to make; must not exist, or be empty")
+    add("run", metavar="RUN", type=Path, help="folder made by scripts/train.sh or scripts/quickstart.sh")
+    add("folder", metavar="FOLDER", type=Path, help="folder to make; it must not exist, or be empty")
     add(
         "--checkpoint",
         metavar="FILE",
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="the data it was trained with (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="data of the training (default: RUN/prepared)")
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="how weights are stored; fp16 takes half the room (default: fp32)",
+        help="dtype of stored weights; fp16 takes half the space (default: fp32)",
     )
     add("--shortlist", metavar="FILE", type=Path, help="decode with this shortlist, which etads-shortlist makes")
     add(
@@ -66,11 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         "etads-shorten): the folder then reads long documents whole",
     )
     card = parser.add_argument_group("model card")
-    card.add_argument("--title", help="default: the name of FOLDER")
-    card.add_argument("--license", default="", help="such as mit or cc-by-4.0")
-    card.add_argument("--language", default="", help="of the texts, such as en")
+    card.add_argument("--title", help="name on the model card (default: the name of FOLDER)")
+    card.add_argument("--license", default="", help="license on the model card, such as mit or cc-by-4.0")
+    card.add_argument("--language", default="", help="language of the texts, such as en")
     card.add_argument(
-        "--scores", metavar="FILE", type=Path, help="what etads-rouge --json wrote (default: RUN/rouge.json)"
+        "--scores", metavar="FILE", type=Path, help="report of etads-rouge --json (default: RUN/rouge.json)"
     )
     others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(
@@ -101,21 +101,25 @@ def _best_of(run: Path) -> Optional[Path]:
     return next(filter(Path.is_file, paths), None)
 
 
+def _picking(run: Path) -> Picking:
+    """How the extractor's sentences are picked; raises InputError if it has not picked any."""
+    return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
+
+
 def _extractor(run: Path, make: Callable[..., Any]) -> Any:
     """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
 
     Raises:
-        InputError: the run has no checkpoint, no prepared data, or no picking.json.
+        InputError: the run has no checkpoint or no prepared data.
     """
     checkpoint, prepared = _best_of(run), run / "prepared"
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
-    Picking.read(run / PICKING, "etads-shorten --run RUN makes it")
     return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """A report.json; empty if there is none that can be read, for it only adorns the card."""
+    """Read a report.json; empty if there is no readable one, because only the model card uses it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -137,6 +141,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
+        picked_words=0 if args.extractor is None else _picking(args.extractor).words,
     )
 
 
@@ -160,7 +165,7 @@ def main(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows the INFO of all modules
+    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
     from ..summarizer.folder.export import Exported, Source, export
     from ..vocabulary.dictionary import known_words
 

@@ -1,4 +1,4 @@
-"""The command ``etads-rouge``."""
+"""The command ``etads-rouge``: score summaries by ROUGE and other metrics."""
 
 import argparse
 import json
@@ -62,7 +62,7 @@ examples:
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
     add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
-    add("--format", choices=["table", "json"], default="table", help="form of what is printed (default: %(default)s)")
+    add("--format", choices=["table", "json"], default="table", help="format of the output (default: %(default)s)")
     return parser
 
 

@@ -1,11 +1,11 @@
-"""The best settings by name: what ``scripts/train.sh --recipe`` fills in, by the data, the machine and the time.
+"""The best settings by name, chosen by the data, the machine and the time; for ``scripts/train.sh --recipe``.
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-What the numbers rest on is measured in docs/experiments.md: a rate of 6e-3 for Muon at width 128 and no dropout where no
-text is read often enough to be learnt by heart, half the rate and dropout where it is, relative and narrow focus, the pointer that continues, neighbours,
-word vectors and output bias from the training text, a vocabulary that grows with the text. Settings of ``large`` follow
-the same rules to the sizes of the paper; they were not measured.
+docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
+no text is read often enough to be learnt by heart, and half the rate with dropout where it is; relative and narrow
+focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
+``large`` follow the same rules to the sizes of the paper; they were not measured.
 """
 
 from dataclasses import dataclass, field

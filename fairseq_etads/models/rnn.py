@@ -31,7 +31,7 @@ from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of new word vectors and output weights. With the uniform ±0.1 of fairseq's recurrent models, a
-model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/recurrent.md)."""
+model of width 100 learns no more than the frequencies of words in its first hundreds of steps (docs/experiments.md)."""
 SEES_STD, SEES_RANGE = 1e-4, 0.02
 """See et al.'s code: word vectors, bridge and output layer are normal, cut off at two deviations; networks uniform."""
 

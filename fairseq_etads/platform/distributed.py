@@ -254,7 +254,7 @@ def _without_empty_batches(train_step: Callable[..., Any]) -> Callable[..., Any]
         full = samples if self.is_fsdp else [sample for sample in samples if sample is not None and len(sample)]
         return train_step(self, full or samples, *args, **kwargs)
 
-    step.is_patched = True  # type: ignore[attr-defined]
+    step.drops_empty_batches = True  # type: ignore[attr-defined]
     return step
 
 
@@ -309,7 +309,7 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    if not hasattr(Trainer.train_step, "is_patched"):
+    if not hasattr(Trainer.train_step, "drops_empty_batches"):
         Trainer.train_step = _without_empty_batches(Trainer.train_step)
     command: Any = sys.modules.get("fairseq_cli.generate")  # complete before the plugin in fairseq-generate only
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):

@@ -4,7 +4,7 @@ import importlib.util
 from typing import Dict, List, Optional
 
 BROUGHT: Dict[str, List[str]] = {
-    "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.jobs.tuning.extractive_weights"],
+    "abs": ["--arch abs", "fairseq_etads.jobs.tuning.extractive_weights"],
     "convs2s": ["--arch convs2s", "--arch convs2s_gigaword", "--arch convs2s_cnndm"],
     "entailment": [
         "--auxiliary-task entailment",
@@ -15,7 +15,8 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Folder -> options, and modules of the package, that cannot do without it."""
+"""Folder -> options, and modules of the package, that cannot do without it. Options of decoding name their system in
+the metadata of their field."""
 
 
 def system_of(what: str) -> Optional[str]:

@@ -9,13 +9,12 @@ import math
 import os
 import signal
 import threading
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Callable, List, NoReturn, Optional, Tuple
 
 from .deferred import STATISTICS, deferred
 
 with deferred(*STATISTICS):
     from fairseq import checkpoint_utils
-    from fairseq.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -226,42 +225,8 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
         return None
 
 
-def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint``: the count of --patience is saved, too."""
-
-    @functools.wraps(save)
-    def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
-        state = command.should_stop_early
-        if hasattr(state, "best"):
-            extra_state = {**extra_state, "patience": {"best": state.best, "num_runs": state.num_runs}}
-        return save(self, filename, extra_state)
-
-    save_checkpoint.is_patched = True  # type: ignore[attr-defined]
-    return save_checkpoint
-
-
-def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint``: a training that resumes counts on where it was; fairseq's would count from 0."""
-
-    @functools.wraps(load)
-    def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
-        extra_state, epoch_itr = load(cfg, trainer, **arguments)
-        saved = (extra_state or {}).get("patience")
-        # fairseq takes the best over unless meters or the optimiser are reset, as for --finetune-from-model
-        if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
-            command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
-        return extra_state, epoch_itr
-
-    load_checkpoint.is_patched = True  # type: ignore[attr-defined]
-    return load_checkpoint
-
-
 def install(command: Any) -> None:
     """Patch the module of fairseq-train. May be called again."""
     if not hasattr(command.train, "is_patched"):
         command.train = planned_epoch(command.train)
         command.validate_and_save = _replacing_validate_and_save(command)
-    if not hasattr(Trainer.save_checkpoint, "is_patched"):
-        Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
-    if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
-        checkpoint_utils.load_checkpoint = _loading_patience(checkpoint_utils.load_checkpoint, command)

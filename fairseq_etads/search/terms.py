@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
+from ..platform.systems import belongs_to
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
 from .options import SYSTEMS, flag
@@ -134,10 +135,7 @@ def parse_option(option: str, value: Any) -> Any:
     if value is None or len(value) == 0:
         return ()
     shown = value if isinstance(value, str) else ",".join(map(str, value))
-    raise ValueError(
-        f'{flag(option)} {shown}: belongs to the system "{SYSTEMS[option]}", and this installation has no '
-        f"fairseq_etads/systems/{SYSTEMS[option]}: leave {flag(option)} out"
-    )
+    raise ValueError(f"{belongs_to(f'{flag(option)} {shown}', SYSTEMS[option])}: leave {flag(option)} out")
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:

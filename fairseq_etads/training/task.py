@@ -9,13 +9,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model
+from ..data.checked import DataChecks, check_subword_model, refuse_empty
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, language_pair
 from ..data.selection import DocumentLabels
@@ -33,6 +34,7 @@ from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
 from .extra_updates import ExtraUpdates, auxiliary_task
+from .losses import as_numbers
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .validation import ValidationSummaries, check_best_metric
 
@@ -82,6 +84,7 @@ class SummarizationTask(FairseqTask):
         self._hides_rare_words = False  # a model is not this project's
         self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is loaded
         self._training_batches: Any = None
+        self._criterion: Any = None  # the one that trains
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
@@ -202,7 +205,7 @@ class SummarizationTask(FairseqTask):
 
     def __getstate__(self) -> Dict[str, Any]:
         """Drop data iterators: they cannot be pickled, and are rebuilt on demand."""
-        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None}
+        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
     def is_loading(self) -> bool:
@@ -245,12 +248,15 @@ class SummarizationTask(FairseqTask):
             self._summaries.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
+        self._criterion = criterion
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """The optimiser's step in an update and, where it is their turn, the extra updates after it."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
+        if hasattr(self._criterion, "update_is_taken"):
+            self._criterion.update_is_taken(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
         if self.extra_updates is not None:
             self.extra_updates.follow(optimizer, model, update_num + 1)
@@ -273,6 +279,7 @@ class SummarizationTask(FairseqTask):
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """As fairseq's, with ROUGE if it was computed."""
+        logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         ValidationSummaries.reduce_metrics(logging_outputs)
 
@@ -282,6 +289,8 @@ class SummarizationTask(FairseqTask):
         if split != self.cfg.train_subset:
             paths = paths[:1]  # validation and test data are only in the first directory
         directory = paths[(epoch - 1) % len(paths)]
+        for path in paths:  # not in a later epoch
+            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -459,11 +468,26 @@ class SummarizationTask(FairseqTask):
             **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
 
+    def check_resumed(self, state: Dict[str, Any], path: str) -> None:
+        """Refuse another dictionary than a checkpoint's before training begins or resumes with its weights.
+
+        Args:
+            state: of the task in the checkpoint; empty if another task made it. path: of the checkpoint.
+
+        Raises:
+            ValueError: names the dictionary.
+        """
+        try:
+            check_trained_with(state, self.src_dict, self.tgt_dict)
+            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be trained on with {self.cfg.data}: {error}") from None
+
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Take over the checkpoint's truncation lengths, unless options gave others; refuse another dictionary.
 
-        fairseq calls this when it loads models to generate, validate or score, not when training resumes: there the
-        command's own options hold, as for everything else in fairseq.
+        fairseq calls this when it loads models to generate, validate or score. When training resumes, the dictionaries
+        are compared alone (:meth:`check_resumed`): the command's own options hold, as for everything else in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))

@@ -1,4 +1,4 @@
-"""``etads-explain``: kinds of input, which document, given summaries, pages and JSON, options that do not fit."""
+"""``etads-explain``: kinds of input, choice of the document, given summaries, pages and JSON, incompatible options."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def wanted(folder):
 
 @pytest.fixture
 def explain(folder, capsysbinary, tmp_path, monkeypatch):
-    """Runs the command in an empty folder; returns its status, what is on standard output, and what was said."""
+    """Run the command in an empty folder; returns its status, standard output, and messages."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     (tmp_path / "work" / "a.txt").write_text("\n".join(TEXTS) + "\n")
@@ -104,9 +104,9 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
     "arguments,says",
     [
         (["a.txt"], "give --output PAGE, --json FILE, or both"),
-        (["a.txt", "-o", "-", "--json", "-"], "standard output takes one of them"),
+        (["a.txt", "-o", "-", "--json", "-"], "only one of them can go to standard output"),
         (["a.txt", "-o", "no/page.html"], "--output no/page.html: there is no folder no"),
-        (["a.txt", "-o", "."], "--output .: is a folder; name a file, or choose --document all"),
+        (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
         (["a.txt", "--json", "."], "--json .: is a folder"),
         (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, and"),
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),

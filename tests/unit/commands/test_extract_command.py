@@ -1,4 +1,4 @@
-"""etads-extract and what the other commands of content selection write and read, in process, on tiny data."""
+"""etads-extract, and files of the other commands of content selection, in process, on tiny data."""
 
 import json
 
@@ -117,7 +117,7 @@ def test_probabilities_of_other_text_are_refused(data, capsys):
     lines = (data / "probabilities.words.test").read_text().splitlines(keepends=True)
     (data / "probabilities.words.test").write_text("".join([lines[0], lines[2], lines[1], lines[3]]))
     assert main([str(data), str(data / "out.txt"), "--by", "tagger", "--selection", str(data)]) == 2
-    assert "was made of another document than number 0" in capsys.readouterr().err
+    assert "does not match document 0" in capsys.readouterr().err
 
 
 class Documents(list):
@@ -155,10 +155,10 @@ def test_files_that_do_not_fit_are_refused(values):
     path = data / "labels.words.test"
     rows = [(source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
-        ({"documents": 2}, rows[:2], "is about 2 documents, and DATA has 3"),
-        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which say of no sentence"),
-        ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, and --truncate-source is 400"),
-        ({"documents": 3}, rows[::-1], "line 2: it was made of another document"),
+        ({"documents": 2}, rows[:2], "is about 2 documents, but DATA has 3"),
+        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),
+        ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
+        ({"documents": 3}, rows[::-1], "line 2: it does not match document"),
     ):
         write_rows(path, header, given)
         with pytest.raises(InputError, match=message):

@@ -16,7 +16,7 @@ SIZES = [6, 4, 1, 9]
 
 
 def write_factor(directory, name, values, split="train"):
-    """Lists of words -> DATA/SPLIT.factor-NAME.*, with fairseq's own builder, and its dictionary."""
+    """Write lists of words as DATA/SPLIT.factor-NAME.* by fairseq's own builder, and their dictionary."""
     dictionary = Dictionary()
     lines = [dictionary.encode_line(" ".join(words), append_eos=True) for words in values]
     dictionary.save(str(directory / f"dict.factor-{name}.txt"))
@@ -64,7 +64,7 @@ def test_files_that_do_not_belong_to_the_documents_are_refused(directory):
         load_factor(str(directory), "valid", "tf", dictionary, SIZES)
     with pytest.raises(ValueError, match="4 documents, but split train has 3"):
         load_factor(str(directory), "train", "tf", dictionary, SIZES[:3])
-    with pytest.raises(ValueError, match=r"1 documents have another number .* number 2 \(from 0; 1 and 2\)"):
+    with pytest.raises(ValueError, match=r"1 documents have different numbers .* number 2 \(from 0; 1 and 2\)"):
         load_factor(str(directory), "train", "tf", dictionary, [6, 4, 2, 9])
 
 

@@ -99,7 +99,7 @@ def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
 
 
 def test_without_wordnet_there_is_no_meteor(files, tmp_path, capsys, monkeypatch):
-    """Matches of equal words and stems alone would be a number of another measure under the same name."""
+    """Matches of only equal words and stems would be a different measure under the same name."""
     import nltk.data
 
     monkeypatch.setattr(nltk.data, "path", [])
@@ -126,7 +126,7 @@ def test_debians_folder_is_found(wordnet, monkeypatch):
         (["--wordnet", "x"], "--wordnet has no effect without --also meteor"),
         (["--bertscore-layer", "1"], "--bertscore-layer has no effect without --also bertscore"),
         (["--also", "bertscore"], "name the folder of a model by --bertscore-model; nothing is downloaded"),
-        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "config.json is not there"),
+        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "it has no config.json"),
     ],
 )
 def test_options_that_do_not_go_together(files, capsys, options, words):
@@ -142,7 +142,7 @@ def test_a_missing_package_is_named(files, tmp_path, capsys, monkeypatch):
 
 
 class FakeScorer:
-    """What bert-score's scorer looks like from outside: precision, recall and F1 as tensors."""
+    """The interface of bert-score's scorer: precision, recall and F1 as tensors."""
 
     num_layers = 2
 

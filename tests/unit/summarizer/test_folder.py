@@ -150,7 +150,7 @@ def test_the_model_card_may_be_edited(made, tmp_path):
 def test_weights_that_are_cut_off_are_refused(folder, keep):
     content = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(content[: int(len(content) * keep) if keep == 0.5 else keep])
-    assert f"{WEIGHTS} is damaged, or not in the format safetensors" in refusal(folder)
+    assert f"{WEIGHTS} is damaged, or not in the safetensors format" in refusal(folder)
 
 
 def test_pickles_are_not_loaded(folder, tmp_path):
@@ -159,7 +159,7 @@ def test_pickles_are_not_loaded(folder, tmp_path):
             return os.mkdir, (str(tmp_path / "trapped"),)
 
     torch.save({"model": Trap()}, folder / WEIGHTS)
-    assert "not in the format safetensors" in refusal(folder)
+    assert "not in the safetensors format" in refusal(folder)
     header = b'{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,4]}}'
     for length in (len(header), 1 << 62):
         (folder / WEIGHTS).write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)
@@ -171,7 +171,7 @@ def test_weights_of_another_model_are_refused(folder):
     weights = load_file(folder / WEIGHTS)
     name = "encoder.layers.0.fc1.bias"
     for changed, words in (
-        ({name: weights[name][:-1]}, f"{name} has the shape (47,), and the model"),
+        ({name: weights[name][:-1]}, f"{name} has the shape (47,), but config.json and"),
         ({name: weights[name] * float("nan")}, f"{name} has numbers that are not finite"),
         ({name: weights[name].long()}, f"{name} has numbers of the type torch.int64"),
         ({name: weights[name].double()}, f"{name} has numbers of the type torch.float64"),

@@ -1,4 +1,4 @@
-"""What scripts/generate.sh takes for a document."""
+"""Documents in the input of scripts/generate.sh."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from fairseq_etads.text.records import main
 
 @pytest.fixture
 def read(tmp_path, capsys):
-    """Runs the module on options; returns its exit status, the documents, their names, and what was said."""
+    """Run the module on options; returns its exit status, the documents, their names, and messages."""
 
     def read(*options, stdin=b""):
         out = tmp_path / "out"
@@ -73,7 +73,7 @@ def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
     (folder / "c.txt").touch()
     _, documents, names, said = read("--input", folder)
     assert (documents, names) == (["Text a.", "Text b.", ""], ["a.txt", "b.txt", "c.txt"])
-    assert "1 folders in it are not looked into" in said and "every file is a document (3)" in said
+    assert "1 subfolders are ignored" in said and "every file is a document (3)" in said
     empty = tmp_path / "empty"
     empty.mkdir()
     assert read("--input", empty)[0] == 2
@@ -115,7 +115,7 @@ def test_bad_records_are_named_or_counted(line, reason, read, tmp_path):
     status, _, _, said = read("--input", path)
     assert status == 2 and reason in said and "--skip-bad" in said and said.count("\n") == 1
     status, documents, names, said = read("--input", path, "--skip-bad")
-    assert (status, documents, names) == (0, ["a", "", "c"], ["1", "2", "3"]) and "1 of them cannot be read" in said
+    assert (status, documents, names) == (0, ["a", "", "c"], ["1", "2", "3"]) and "1 of them are unreadable" in said
 
 
 def test_what_is_not_utf8_is_named_or_replaced(read, tmp_path):
@@ -142,7 +142,7 @@ def test_inputs_that_do_not_fit_are_refused(read, tmp_path):
     (tmp_path / "a.txt").write_text("a\n")
     for options, words in (
         (["--input", tmp_path / "missing"], "no such file or folder"),
-        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "those of one kind"),
+        (["--input", tmp_path, "--input", tmp_path / "a.txt"], "inputs of one kind"),
         (["--input", tmp_path, "--input-format", "lines"], "is a folder, and --input-format is lines"),
     ):
         status, _, _, said = read(*options)
