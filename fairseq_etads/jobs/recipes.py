@@ -276,6 +276,8 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
+    if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
+        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):

@@ -148,6 +148,15 @@ def test_given_options_change_what_depends_on_them():
     assert value_of(one_head.train, "--focus-initial-scope") == "half"
 
 
+@pytest.mark.parametrize("dtype", ["--fp16", "--bf16"])
+def test_half_precision_keeps_the_matrices_apart(dtype):
+    """Otherwise fairseq makes all weights one vector, and Muon has no matrix left."""
+    flag = "--fp16-no-flatten-grads"
+    assert flag in choose("large", NEWS, GPU, "etads", [dtype]).train
+    assert flag not in choose("large", NEWS, GPU, "etads").train
+    assert flag not in choose("large", NEWS, GPU, "etads", [dtype, "--optimizer", "adam"]).train
+
+
 def test_two_dictionaries_have_no_pointer():
     recipe = choose("small", Data(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
     assert value_of(recipe.train, "--pointer") == "none" and "--pointer-continue" not in recipe.train
