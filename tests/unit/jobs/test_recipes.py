@@ -216,6 +216,13 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
 
 
+def test_a_run_that_has_a_recipe_continues_with_it_if_none_is_named(folder, capsys):
+    first = run(capsys, "train", "--recipe", "base", "--minutes", "1", "--given")[1]
+    assert run(capsys, "train", "--given")[1] == first
+    assert "recipe base" in run(capsys, "train", "--given", "--max-update", "3")[2]
+    assert value_of(run(capsys, "train", "--recipe", "small", "--given")[1], "--encoder-embed-dim") == "128"
+
+
 def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     run(capsys, "train", "--recipe", "base", "--given")
     assert decoding_of(folder / "run") == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
