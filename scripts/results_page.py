@@ -79,8 +79,8 @@ CLAIMS = (
 HEAD = """\
 # Results
 
-Do the papers' mechanisms do what the papers say? The papers' corpora cannot be handed on, so the question is put to two
-that anybody can have: synopses of Debian packages (56,070 training pairs, headlines as Gigaword's) and backgrounds of
+Do the papers' mechanisms do what the papers say? The papers' corpora cannot be redistributed, so the question is
+asked of two open ones: synopses of Debian packages (56,070 training pairs, headlines as Gigaword's) and backgrounds of
 SumPubMed's articles (26,284 pairs, of CNN/Daily Mail's shape), with models small enough for two cores.
 
 `scripts/results_page.py` writes this page from the records in the repository's `results/`, one for each training, with
@@ -402,9 +402,8 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-The same by layer, over 200 validation pairs, before and after the training. *centre moves*: how much further to the end
-mu is for the words of a document's last tenth than for those of its first; 0.9 if it followed the words, 0 if it stays.
-*scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
+The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the distance
+of mu between words of a document's last tenth and its first; 0.9 if it followed the words, 0 if it stays. *scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
 heads (and the least to the most).
 """
 
