@@ -402,9 +402,10 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the distance
-of mu between words of a document's last tenth and its first; 0.9 if it followed the words, 0 if it stays. *scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
-heads (and the least to the most).
+The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the distance of mu between
+words of a document's last tenth and its first; 0.9 if it followed the words, 0 if it stays. *scope*: sigma. Both are
+parts of the document. *gate*: the share of the attention that is let through, the mean of the heads (and the least to
+the most).
 """
 
 
