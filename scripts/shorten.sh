@@ -18,7 +18,7 @@
 #   etads-export RUN FOLDER --extractor DIR/extractor
 #
 # The model folder then reads whole documents, of any length. The extractor is trained on two halves of the documents, and each
-# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, and 400 steps at
+# training document is shortened by the half that has not seen it (docs/long.md). Its training takes two epochs, and 120 steps at
 # least. Run it again to go on after an interruption.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -45,7 +45,7 @@ supervise etads-prepare "$text" "$run/prepared" --tokens word --size "$size" --w
 }
 documents=$(wc -l < "$text/train.source")
 steps=$(((documents + 63) / 64 * 2))
-[ "$steps" -ge 400 ] || steps=400
+[ "$steps" -ge 120 ] || steps=120
 train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extractor "${whole[@]}" \
     --truncate-target 1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 50 \
     --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \

@@ -13,7 +13,7 @@ from typing import Any, Callable
 from ..platform.console import Parser, command, limit_caches_of_shapes
 from ..platform.errors import InputError
 from ..platform.extras import install_line
-from ..summarizer.folder.config import FolderConfig, find_folder, read_config
+from ..summarizer.folder.config import EXTRACTOR, FolderConfig, find_folder, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -135,6 +135,8 @@ def main(args: argparse.Namespace) -> None:
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of a document"
+        if (args.folder / EXTRACTOR).is_dir():
+            reads = "reads the likeliest sentences of a document, of any length"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (Ctrl-C ends it)", flush=True)
         if args.open:

@@ -101,16 +101,20 @@ def _best_of(run: Path) -> Optional[Path]:
     return next(filter(Path.is_file, paths), None)
 
 
+def _picking(run: Path) -> Picking:
+    """How the extractor's sentences are picked; raises InputError if it has not picked any."""
+    return Picking.read(run / PICKING, "name a run with which etads-shorten has shortened the documents")
+
+
 def _extractor(run: Path, make: Callable[..., Any]) -> Any:
     """What the extractor's folder is made of; ``make`` is :class:`~.summarizer.folder.export.Source`.
 
     Raises:
-        InputError: the run has no checkpoint, no prepared data, or no picking.json.
+        InputError: the run has no checkpoint or no prepared data.
     """
     checkpoint, prepared = _best_of(run), run / "prepared"
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
-    Picking.read(run / PICKING, "etads-shorten --run RUN makes it")
     return make(checkpoint, prepared / "bin", prepared_options(prepared), {PICKING: run / PICKING})
 
 
@@ -137,6 +141,7 @@ def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
+        picked_words=0 if args.extractor is None else _picking(args.extractor).words,
     )
 
 

@@ -1,8 +1,8 @@
 """Source factors: a value for each word of a document, such as its part of speech, stored with the binarised words.
 
-DATA/factors.json                        {"factors": ["pos", "ner", "tf", "idf"]} DATA/dict.factor-NAME.txt
-fairseq's dictionary of the values DATA/SPLIT.factor-NAME.{bin,idx}         fairseq's indexed data: one value per word,
-and the end symbol
+DATA/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}
+DATA/dict.factor-NAME.txt            fairseq's dictionary of the values
+DATA/SPLIT.factor-NAME.{bin,idx}     fairseq's indexed data: one value per word, and the end symbol
 """
 
 import json

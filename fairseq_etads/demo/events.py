@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..platform.console import sentence
 from ..platform.errors import InputError
-from ..summarizer import Explanation, PartialSummary
+from ..summarizer import Explanation, PartialSummary, Selection
 from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
@@ -61,7 +61,7 @@ def summary_events(
                 "text": summary.text,
                 "sentences": summary.sentences,
                 "score": summary.score if math.isfinite(summary.score) else None,
-                **words_read(text, summary.truncation.left_out, ends),
+                **words_read(text, summary.truncation.left_out, ends, summary.picked),
                 "explanation": explanation.to_dict(),
                 "page": keep(explanation),
             }
@@ -91,12 +91,16 @@ def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
-def words_read(text: str, left_out: int, ends: Sequence[int]) -> Dict[str, int]:
+def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
     """Count a document's words, and the words that the model read; white space separates words.
 
     Args:
         left_out: number of tokens that were not read. ends: ends in the text of the tokens that were read.
+        picked: the sentences that an extractor picked.
     """
     words = len(text.split())
-    read = words if not left_out else len(text[: max(ends, default=0)].split())
+    if picked is not None:
+        read = sum(len(each.text.split()) for each in picked.sentences)
+    else:
+        read = words if not left_out else len(text[: max(ends, default=0)].split())
     return {"words": words, "words_read": min(read, words)}

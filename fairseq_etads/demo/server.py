@@ -112,7 +112,7 @@ class Demo:
         return JSONResponse(
             {
                 "title": self.title,
-                "about": described(config),
+                "about": described(config, self.summarizer.picks_sentences),
                 "max_bytes": MAX_BYTES,
                 "options": form.fields(config.decoding),
             }
@@ -174,12 +174,14 @@ class Demo:
         return Job(work), events
 
 
-def described(config: Any) -> str:
-    """Describe a model in a sentence, from its folder's config.json."""
+def described(config: Any, extracts: bool) -> str:
+    """Describe a model in a sentence, from its folder's config.json; ``extracts``: it has an extractor."""
     pointer = config.model.get("pointer", "none")
     copies = "" if pointer == "none" else "copies words from the document, and "
-    reads = config.task["truncate_source"]
-    return f"Architecture {config.architecture}: {copies}reads the first {reads:,} tokens."
+    reads = f"the first {config.task['truncate_source']:,} tokens"
+    if extracts:
+        reads = "the likeliest sentences of a document, of any length"
+    return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
 async def _until_the_end(

@@ -76,9 +76,10 @@ class Synthesis:
 
     The premise is a sentence of a reference or, equally often, the whole reference, as in the reward. The hypothesis is
 
-        entailment      a part of that sentence, which may be all of it neutral         a part of a sentence of another
-        reference, with a word that the premise lacks contradiction   a part of that sentence with one number or name
-        replaced by another of the corpus, which the premise lacks; none if it has neither
+        entailment      a part of that sentence, which may be all of it
+        neutral         a part of a sentence of another reference, with a word that the premise lacks
+        contradiction   a part of that sentence with one number or name replaced by another of the corpus, which the
+                        premise lacks; none if it has neither
 
     Args:
         references: of a split. seed: of all random choices.

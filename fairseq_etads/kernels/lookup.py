@@ -38,8 +38,16 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None, None]:
         (ids,), table = ctx.saved_tensors, ctx.table
         sparse = getattr(table, "dense_gradient_of", -1) == _backward_pass()
+        if sparse and ids.is_cuda:
+            return _sparse_gradient(gradients[0], ids, table, ctx.padding_idx), None, None
         of_table = torch.ops.aten.embedding_backward(gradients[0], ids, len(table), ctx.padding_idx, False, sparse)
         return of_table, None, None
+
+
+def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
+    """The sparse gradient of rows looked up; torch's own waits for a GPU to say how many ids are not padding."""
+    rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
+    return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
 
 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:

@@ -120,7 +120,7 @@ class AttentionFigures(AttentionObserver):
         index = self._middle[:, None, None, None].expand(-1, inputs.q.shape[1], 1, inputs.q.shape[3])
         middle = inputs._replace(q=inputs.q.gather(2, index), gate_q=inputs.gate_q.gather(2, index))
         gate, weights = middle.gate()  # (B, H, 1, S)
-        self._add("gate", gate * weights, weights.new_tensor(float(weights.shape[0] * weights.shape[1])))
+        self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
         """Sums and counts (``NAME_count``) for a criterion's output, which are added over batches and processes."""

@@ -178,7 +178,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        if key_padding_mask is not None and (shared is None or key_padding_mask.any()):
+        # in search a mask of no padding costs time in every step, but on a GPU less than to wait for the answer
+        if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
             # converted and laid out once, in the form that every step's products read

@@ -38,9 +38,9 @@ class PointingDecoder:
     output_projection: Any
     output_layer: Any
 
-    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over."""
-        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None)
+    def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
+        """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
+        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
 
     def score_words(
         self,
@@ -59,7 +59,8 @@ class PointingDecoder:
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
-            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
+            bounded = request is not None and not request.whole
+            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
         vocabulary: OutputVocabulary = encoder_out["vocabulary"]
         output.vocabulary = vocabulary
         if self.pointer is not None:

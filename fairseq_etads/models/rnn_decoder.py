@@ -270,10 +270,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.closed_book: Optional[ClosedBookDecoder] = None
         """With --closed-book-decoder, and in training alone; set by the model."""
 
-    def output_vocabulary(self, src_tokens: Tensor) -> OutputVocabulary:
-        """The words that the distributions for documents (B, S) range over."""
+    def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
+        """The words that the distributions for documents (B, S) range over; ``bounded``: see :class:`BatchVocab`."""
         candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
-        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates)
+        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
         """The words of the softmax for documents (B, S).
@@ -305,7 +305,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             encoder_out: of the encoder.
             incremental_state: if given, only the last step is computed, and the state before it is taken from here.
             features_only: return the readouts (N, T, R) in the place of logits.
-            request: ignored: logits of all words answer any.
+            request: logits of all words answer any, but it says whether a distribution over them is wanted.
 
         Returns:
             logits (N, T, C), with C = V or, with the large-vocabulary trick, the number of candidates, and a dict; see
@@ -335,7 +335,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
-        return self._score_words(output, outputs, history, encoder_out, incremental_state).pair()
+        bounded = request is not None and not request.whole
+        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
         """What goes into the output layer (…, R): from h (…, H), the words before (…, E) and the contexts (…, M)."""
@@ -370,14 +371,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
+        # in search a GPU computes what may be needed, since to wait for an answer in every step would take longer
+        unasked = words.is_cuda and incremental_state is not None
         # padding on the right needs no care: behind a summary's end nothing is used
-        left_padded = not bool(real[:, 0].all())
+        left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # unbound once: the gradient of indexing would be a tensor of all steps for each of them
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
-        some_start = [False] * len(steps) if starts is None else starts.any(0).tolist()
+        some_start = [unasked] * len(steps)
+        if starts is not None and not unasked:
+            some_start = starts.any(0).tolist()
         computed: List[StepOutputs] = []
         for t, word in enumerate(steps):
             before = state
@@ -506,12 +511,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         history: Optional[CopyHistory],
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
+        bounded: bool,
     ) -> DecoderOutput:
         """The output with logits (N, T, C) in the place of readouts (N, T, R), its vocabulary and its pointer."""
         # in search the vocabulary and its rows are kept from step to step; in training each call's rows have a gradient
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
-            cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0])
+            cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
             if cache["vocabulary"].candidates is not None:
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]

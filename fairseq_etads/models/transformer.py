@@ -129,7 +129,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        memory, mask = last, padding_mask if padding_mask.any() else None
+        # to leave the mask out where there is no padding would make a GPU wait for the answer
+        memory, mask = last, padding_mask if padding_mask.is_cuda or padding_mask.any() else None
         if self.aggregation is not None:
             history = out["encoder_states"][-1 - self.aggregation.history_layers : -1]
             if self.layer_norm is not None:  # with --encoder-normalize-before, layers return unnormalised states
@@ -212,6 +213,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             prev_output_tokens: (N, T), ids of the dictionary. features_only: return what the output layer reads.
             request: the words whose likelihood a loss needs, in the place of logits of all words.
         """
+        # fairseq asks for the padding's mask whatever this says, or else waits for a GPU to learn whether there is any
+        self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
         if not features_only:

@@ -22,7 +22,7 @@ import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn
+from typing import Any, Callable, Iterator, List, NoReturn, Tuple
 from unittest import mock
 
 import torch
@@ -37,6 +37,7 @@ with importing_fairseq():
     from fairseq.distributed import utils as distributed_utils
     from fairseq.file_io import PathManager
     from fairseq.logging import meters
+    from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
     from fairseq.trainer import Trainer
@@ -136,13 +137,41 @@ def _is_whole(path: str) -> bool:
     return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
 
 
+def _progress(path: str) -> Tuple[int, bool]:
+    """How many updates a checkpoint has had, and whether training can be resumed from it, which crash.pt cannot.
+
+    (-1, False): it is no checkpoint, or it was saved where training failed. Its tensors are not read.
+    """
+    try:
+        with _weights_only():
+            state = torch.load(path, map_location="cpu", mmap=True)
+        updates = int(state["optimizer_history"][-1]["num_updates"])
+        if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
+            return -1, False
+        return updates, state.get("last_optimizer_state") is not None
+    except Exception:  # of many classes, as in _weights_only; whatever it is, it is not to be recommended
+        return -1, False
+
+
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder is whole."""
-    others = [file for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
-    others.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    whole = next((file for file in others if _is_whole(str(file))), None)
-    advice = f"{whole} is whole: name it" if whole else "Name another one"
-    advice += " with --restore-file (training) or --path (generation; --checkpoint of scripts/generate.sh)"
+    """Raise DamagedCheckpointError, which says what is wrong, and which checkpoint in the same folder to take instead.
+
+    That is the one with the most updates from which training can be resumed, or else with which summaries can be made.
+    """
+    others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
+    found = []
+    for file in others:
+        updates, is_resumable = _progress(file)
+        if updates >= 0:
+            found.append((is_resumable, updates, os.path.getmtime(file), file))
+    best = next((entry for entry in sorted(found, reverse=True) if _is_whole(entry[-1])), None)
+    training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
+    if best is None:
+        advice = f"Name another one with {training} or {generation}"
+    elif best[0]:
+        advice = f"{best[-1]}, saved after {best[1]:,} updates, is whole: name it with {training} or {generation}"
+    else:
+        advice = f"{best[-1]} is whole: name it with {generation}. No other one here can be resumed from"
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
@@ -324,6 +353,24 @@ def _skipped_on_cpu(train_step: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
+def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``AMPOptimizer.step``: gradients of --amp are divided by the scale of the loss once.
+
+    fairseq divides them before it clips them, but names another object to torch's scaler than in the step, so that the
+    scaler divides them again. Adam hardly notices; SGD and Adagrad take steps that are far too short.
+    """
+
+    @functools.wraps(step)
+    def step_once(self: Any) -> Any:
+        states = self.scaler._per_optimizer_states
+        if id(self.optimizer) in states:
+            states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
+        return step(self)
+
+    step_once.is_patched = True  # type: ignore[attr-defined]
+    return step_once
+
+
 class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread that reads batches ahead; this one is stopped before the interpreter exits.
 
@@ -356,7 +403,7 @@ def install() -> None:
     """Patch fairseq: safe loading and whole files of checkpoints, fairseq-train's loop, bare --replace-unk.
 
     Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
-    matrices in half precision, --fp16 on CPUs, and gradients clipped on CPUs of machines with GPUs.
+    matrices in half precision, --fp16 on CPUs, gradients clipped on CPUs of machines with GPUs, and those of --amp.
 
     May be called again.
     """
@@ -387,6 +434,8 @@ def install() -> None:
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
+    if not hasattr(AMPOptimizer.step, "is_patched"):
+        AMPOptimizer.step = _unscaled_once(AMPOptimizer.step)
     if iterators.BackgroundConsumer is not _EndedLoader:
         iterators.BackgroundConsumer = _EndedLoader
         atexit.register(_end_loaders)

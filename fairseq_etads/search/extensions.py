@@ -94,7 +94,9 @@ def recombined(
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
     # at most so many extensions by the same word can have the same last words, so enough different ones are found
-    largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
+    largest = tokens.size(1)
+    if tokens.device.type == "cpu":  # elsewhere more extensions are cheaper than to wait for the number
+        largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
     last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each

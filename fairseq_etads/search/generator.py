@@ -216,7 +216,8 @@ def _refuse_unknown(options: Dict[str, Any]) -> None:
 
 def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
     """Warn of documents for which the search found no summary of any probability."""
-    rows = [row for row, hypotheses in enumerate(results) if hypotheses[0]["score"] == -math.inf]
+    scores = torch.stack([hypotheses[0]["score"] for hypotheses in results]).tolist()
+    rows = [row for row, score in enumerate(scores) if score == -math.inf]
     if rows:
         numbers = ", ".join(str(row if ids is None else int(ids[row])) for row in rows)
         logger.warning(

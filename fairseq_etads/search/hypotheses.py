@@ -28,6 +28,7 @@ class Living:
             attention is kept.
         coverage: (B, beam, S), attention summed over the steps, or None.
         used_up: (B, beam), bool, beam slots used up by finished hypotheses (fairseq never refills them).
+        decided: (B,), bool, documents that need no further step and have not left the batch yet.
         batch_rows: (B,), int64, row of each document in the whole batch.
     """
 
@@ -39,6 +40,7 @@ class Living:
             self.ancestors = torch.zeros(documents, beam, longest, dtype=torch.long, device=device)
         self.coverage: Optional[Tensor] = None
         self.used_up = torch.zeros(documents, beam, dtype=torch.bool, device=device)
+        self.decided = torch.zeros(documents, dtype=torch.bool, device=device)
         self.batch_rows = torch.arange(documents, device=device)
 
     @property

@@ -32,7 +32,9 @@ from .products import OUTPUT_BLOCK, DocumentAttention, Int8Linear, PackedLinear,
 
 logger = logging.getLogger(__name__)
 
-_FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
+"""The smallest capabilities of NVIDIA GPUs that multiply in bfloat16 (Ampere) and in float16 (Volta) at full speed."""
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
@@ -95,7 +97,8 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
     """The products of a format on this processor; the log says which they are."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
-    for wanted, there, name in (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16")):
+    narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
+    for wanted, there, name in narrow:
         if infer_dtype == wanted and not there:
             _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products; using float32")
     dtype = torch.bfloat16 if has_bfloat16 and infer_dtype == "bf16" else torch.float32
@@ -176,9 +179,10 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
     device = next(model.parameters()).device
     if device.type == "cpu":
         return fastest_cpu_format(_products_of_a_step(model.decoder))
-    has_bfloat16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-    _say(logging.INFO, "auto", f"{'bf16' if has_bfloat16 else 'the format of the model'} on {device}")
-    return "bf16" if has_bfloat16 else None
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+    found = "bf16" if capability >= _WITH_BFLOAT16 else "fp16" if capability >= _WITH_FLOAT16 else None
+    _say(logging.INFO, "auto", f"{found or 'the format of the model'} on {device}")
+    return found
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
@@ -274,7 +278,14 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
-        raise ValueError(f"--infer-dtype int8: for CPUs only; choose fp32 or bf16 on {parameter.device}")
+        raise ValueError(f"--infer-dtype int8: for CPUs only; choose fp32, bf16, fp16 or auto on {parameter.device}")
+    if infer_dtype == "bf16" and parameter.is_cuda:
+        capability = torch.cuda.get_device_capability(parameter.device)
+        if capability < _WITH_BFLOAT16:
+            raise ValueError(
+                f"--infer-dtype bf16: {parameter.device} has capability {capability[0]}.{capability[1]}, and GPUs "
+                "before 8.0 (Ampere) only emulate bfloat16; choose fp16, fp32 or auto"
+            )
     dtype = parameter.dtype if infer_dtype is None else _FLOATS[infer_dtype]
     return structural_copy(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
 
@@ -288,7 +299,8 @@ class InferenceModel:
 
     Args:
         model: one of this project's models; it is only read.
-        infer_dtype: "fp32", "bf16", "int8", "auto", which is the fastest of them, or None for the format the model has.
+        infer_dtype: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto", which is the fastest of them, or None
+            for the format the model has.
 
     Raises:
         ValueError: an unknown format, or, when the copy is made, one that the model's device does not have.

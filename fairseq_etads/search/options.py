@@ -26,7 +26,7 @@ LENGTH_KINDS = ("avg", "wu")
 COVERAGE_KINDS = ("summary", "wu")
 EARLY_STOPPING = ("admissible", "heuristic", "fairseq")
 ALIGNMENTS = ("hard", "soft")
-INFER_DTYPES = ("fp32", "bf16", "int8", "auto")
+INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
 
 LENGTH_PENALTY_BETA = 5.0
 """The constant of Wu et al. 2016, equation 14."""

@@ -137,6 +137,13 @@ class Scoring:
             return 1.0
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
 
+    def divisors(self, lengths: Tensor) -> Tensor:
+        """lp for |Y| = each of ``lengths`` (B,), float64."""
+        lengths = lengths.double()
+        if not self.normalize_scores:
+            return torch.ones_like(lengths)
+        return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
+
     def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
         """cp (B, beam) of the coverage (B, beam, S), or None without a coverage penalty."""
         if coverage is None or not self.coverage_penalty:
@@ -172,8 +179,7 @@ class Scoring:
         by Jensen's inequality the logarithms of S numbers whose sum is n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
-            divisors = {length: self.divisor(length) for length in set(longest.tolist())}
-            largest: Any = log_probs.new_tensor([[divisors[length]] for length in longest.tolist()])  # (B, 1)
+            largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
             steps: Any = longest[:, None] - shortest + 1
         else:
             largest, steps = self.divisor(longest), longest - shortest + 1

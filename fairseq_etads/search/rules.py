@@ -173,16 +173,15 @@ def keep_to_prefix(step: Step) -> None:
         return
     word, lprobs, live = step.dictated, step.lprobs, step.live
     index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
-    scores = lprobs.gather(2, index)
-    scores = torch.where(scores.isneginf(), step.unknown[:, :, None], scores)
-    only = torch.full_like(lprobs, -math.inf).scatter_(2, index, scores)
-    lprobs[step.forced] = only[step.forced]
+    before = lprobs.gather(2, index)
+    scores = torch.where(before.isneginf(), step.unknown[:, :, None], before)
+    # where the prefix ends, the whole beam ends as its first hypothesis, the only one that has kept to the prefix
     ended = word.eq(step.special.eos) & step.forced
-    if ended.any():
-        # the whole beam ends as its first hypothesis, the only one that has kept to the prefix
-        first = torch.zeros_like(live.used_up, dtype=torch.long)[ended]
-        for x in (lprobs, live.tokens, live.log_probs):
-            x[ended] = take_beams(x[ended], first[:, : x.size(1)])
+    scores = torch.where(ended[:, None, None], scores[:, :1], scores)
+    forced = step.forced[:, None, None]
+    lprobs.masked_fill_(forced, -math.inf).scatter_(2, index, torch.where(forced, scores, before))
+    beams = torch.arange(live.beam, device=word.device).masked_fill(ended[:, None], 0)  # (B, beam)
+    live.tokens, live.log_probs = take_beams(live.tokens, beams), take_beams(live.log_probs, beams)
 
 
 class LeastLength:
@@ -213,18 +212,19 @@ class LeastSentences:
 
 def suppress_words(step: Step) -> None:
     """``tokens_to_suppress``: these words are written only where the prefix has them."""
-    words = list(step.special.suppressed)
-    if step.forced is None:
-        step.lprobs[..., words] = -math.inf
-    else:
-        step.lprobs[..., words] = step.lprobs[..., words].masked_fill(~step.forced[:, None, None], -math.inf)
+    for word in step.special.suppressed:  # few, and a list of them would be copied to a GPU in every step
+        scores = step.lprobs[..., word]
+        if step.forced is None:
+            scores.fill_(-math.inf)
+        else:
+            scores.masked_fill_(~step.forced[:, None], -math.inf)
 
 
 def end_at_source_length(step: Step) -> None:
     """``--match-source-len``: a summary as long as its source ends, unless the prefix goes on."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
-    step.lprobs[over] = -math.inf
+    step.lprobs.masked_fill_(over[:, None, None], -math.inf)
     end = step.lprobs[..., step.special.eos]
     step.lprobs[..., step.special.eos] = torch.where(over.unsqueeze(1), step.end, end)
 
@@ -242,6 +242,7 @@ class NGramBlocker:
     def __init__(self, size: int, ignored: Iterable[int] = ()):
         self.size = size
         self.ignored = sorted(set(ignored))
+        self._ignored: Optional[Tensor] = None  # the same, where the search runs
 
     def __call__(self, step: Step) -> None:
         if step.number == 0:
@@ -269,8 +270,9 @@ class NGramBlocker:
         context = tokens[:, length - n + 1 :]  # (rows, n - 1), the start of the n-gram that the next word completes
         repeats = (ngrams[:, :, : n - 1] == context.unsqueeze(1)).all(-1)  # (rows, t - n + 1); all True for n = 1
         if self.ignored:
-            ignored = torch.tensor(self.ignored, device=tokens.device)
-            repeats &= ~torch.isin(ngrams, ignored).any(-1)
+            if self._ignored is None or self._ignored.device != tokens.device:
+                self._ignored = torch.tensor(self.ignored, device=tokens.device)
+            repeats &= ~torch.isin(ngrams, self._ignored).any(-1)
         if exempt is not None:
             repeats &= ~exempt.unsqueeze(1)
         words = ngrams[:, :, -1]
@@ -278,8 +280,7 @@ class NGramBlocker:
         # several n-grams may end in the same word, so the writes are added up: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
-        if wordless.any():
-            lprobs[wordless] = lprobs[wordless].scatter(1, words[wordless], before[wordless])
+        lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 
 def keep_to_switch_decisions(step: Step) -> None:

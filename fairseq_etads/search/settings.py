@@ -46,8 +46,8 @@ class SearchSettings:
             one can still become one of the ``nbest`` best, "heuristic" when none could by ending at once. None:
             "admissible" if the score is not fairseq's.
         nbest: how many of the returned hypotheses will be looked at; at most ``beam_size``.
-        infer_dtype: "fp32", "bf16" or "int8" copies of this project's models, or "auto", the fastest of them on this
-            processor; None: the format they have.
+        infer_dtype: "fp32", "bf16", "fp16" or "int8" copies of this project's models, or "auto", the fastest of them on
+            this processor; None: the format they have.
         keep_attention: return the attention of each hypothesis, as fairseq does; it takes memory beam x S x T.
         print_alignment: "hard" or "soft": also return alignments to the source, taken from the attention.
         allow_unk: let models with a pointer write the unknown word; by default they copy some word instead.

@@ -118,6 +118,9 @@ def _about(data: Dict[str, Any], title: str) -> str:
     if data["source"]:
         parts.append(f"{_plural(len(data['source']) - 1, 'token')} of the document read")
         parts += [f"{data['left_out']:,} not read"] if data["left_out"] else []
+        if data.get("picked"):
+            picked = data["picked"]
+            parts.append(f"{len(picked['sentences']):,} of {_plural(picked['total'], 'sentence')} picked")
         parts.append(f"log P of the summary {_number(data['log_probability'])}")
     parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
     return " · ".join(parts)
@@ -132,7 +135,9 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
     yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
     if data["left_out"]:
         yield '<p class="note">The grey end was not read: it is beyond the length with which the model was trained.</p>'
-    yield "</section></div>"
+    yield "</section>"
+    yield from _picked(data)
+    yield "</div>"
     yield '<div class="right needs-script"><section class="card" aria-label="Figures of one word">'
     yield '<p class="note" id="hint">Point at a word of the summary or the document, or go there with <kbd>Tab</kbd> '
     yield "and the arrow keys. A click keeps the word, <kbd>Esc</kbd> lets it go.</p>"
@@ -144,6 +149,24 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
         yield from _focus(data)
     yield from _legend(data)
     yield from _table(data)
+
+
+def _picked(data: Dict[str, Any]) -> Iterator[str]:
+    """The sentences that an extractor picked, as a table, if the model has one."""
+    picked = data.get("picked")
+    if picked is None:
+        return
+    count, total = len(picked["sentences"]), picked["total"]
+    yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
+    yield f'<p class="note">An extractor gave each of the {_plural(total, "sentence")} of the document a probability, '
+    yield f"and picked the {count:,} likeliest that the model has room for. It read these; the others are grey.</p>"
+    yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
+    yield '<th scope="col">sentence</th></tr></thead><tbody>'
+    for sentence in picked["sentences"]:
+        yield f"<tr><td class=number>{sentence['number'] + 1:,}</td>"
+        yield f"<td class=number>{_number(sentence['probability'])}</td>"
+        yield f"<td><bdi>{escaped(sentence['text'])}</bdi></td></tr>"
+    yield "</tbody></table></div></section>"
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
@@ -233,14 +256,21 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
             yield f'{space}<span class="t {kind} s{level}{thickness}">{shown}</span>'
             continue
         start = max(start, place)
-        yield escaped(text[place:start])
+        yield _between(text[place:start], data)
         yield f'<span class="t s{level}{thickness}">{escaped(text[start:end])}</span>'
         place = end
     rest = text[place:]
-    if rest.strip() and (data["left_out"] or not data["source"]):
+    if rest.strip() and (data["left_out"] or data.get("picked") or not data["source"]):
         yield f'<span class="unread">{escaped(rest)}</span>'
     else:
         yield escaped(rest)
+
+
+def _between(text: str, data: Dict[str, Any]) -> str:
+    """Text between two tokens, which was not read if it has words and the model reads picked sentences."""
+    if data.get("picked") and any(character.isalnum() for character in text):
+        return f'<span class="unread">{escaped(text)}</span>'
+    return escaped(text)
 
 
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:

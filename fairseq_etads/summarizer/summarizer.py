@@ -198,6 +198,11 @@ class Summarizer:
                 self._explainer = Explainer(self._model, self._texts, self.config.architecture)
             return self._explainer
 
+    @property
+    def picks_sentences(self) -> bool:
+        """Whether the folder has an extractor, which picks sentences of the whole document for the model to read."""
+        return self._texts.picker is not None
+
     def token_count(self, text: str) -> int:
         """How many tokens a text has for this model, those that it would not read included."""
         document = self._texts.read(0, text)

@@ -1,11 +1,16 @@
-"""Losses as functions of what a model returns: coverage, labels of words and sentences, selections, the closed book."""
+"""Losses as functions of what a model returns: coverage, labels of words and sentences, selections, the closed book.
+
+:class:`LossChecks` refuses losses that are not finite, and :func:`as_numbers` fetches what a step has to log.
+"""
 
 import logging
-from typing import Any, Dict, Iterable, Optional
+import math
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from fairseq.nan_detector import NanDetector
+from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.sentence_selector import SentenceSelection
@@ -107,3 +112,66 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
         "--warmup-updates or a lower --clip-norm; with --fp16 try --bf16; if the same pairs come up again, look at "
         "their text"
     )
+
+
+def _looks_for_nan(model: nn.Module) -> bool:
+    """Whether fairseq repeats an update, of which the gradient is not finite, to find out where that comes from."""
+    return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
+
+
+class LossChecks:
+    """Runs :func:`check_finite` on the losses of each update, without making a GPU wait.
+
+    On a CPU a loss is checked at once. On a GPU a training step would have to wait for it between the forward and the
+    backward pass. There a loss that would be refused becomes NaN, and so does the gradient, for which fairseq waits in
+    any case: it takes no update with such a gradient. The message follows when it has found that out.
+    """
+
+    def __init__(self) -> None:
+        self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
+
+    def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
+        """1, or NaN for a loss (N, T) that is not finite: the factor of a batch's total loss.
+
+        Args:
+            model: the one that is trained or evaluated, not wrapped. skip_overflow: see :func:`check_finite`.
+
+        Raises:
+            NonFiniteLossError: now, or in a later call of this object before the update is taken.
+        """
+        loss = loss.detach()
+        if not (loss.is_cuda and model.training) or _looks_for_nan(model):
+            return math.nan if check_finite(loss, sample, skip_overflow) else 1
+        self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
+        return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
+
+    def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
+        """Called before the optimiser's step; a finite gradient shows that all losses are."""
+        if gradient_is_finite:
+            self._unchecked.clear()
+        self.check(skip_overflow)
+
+    def check(self, skip_overflow: bool) -> None:
+        """Check the losses of an update that was skipped; there are none after one that was taken."""
+        unchecked, self._unchecked = self._unchecked, []
+        for loss, sample in unchecked:
+            check_finite(loss, sample, skip_overflow)
+
+
+def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The outputs of a criterion with a number in the place of each figure on a GPU, which waits once for all of them.
+
+    fairseq would wait for each figure.
+    """
+    outputs = [dict(output) for output in logging_outputs]
+    found = [
+        (output, name)
+        for output in outputs
+        for name, value in output.items()
+        if isinstance(value, Tensor) and value.is_cuda and value.numel() == 1
+    ]
+    if found:
+        together = torch.stack([output[name].detach().double().flatten()[0] for output, name in found])
+        for (output, name), number in zip(found, together.tolist()):
+            output[name] = number
+    return outputs

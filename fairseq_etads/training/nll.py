@@ -23,7 +23,7 @@ from ..platform.option_checks import given_options
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
-from .losses import check_finite, closed_book_loss, coverage_loss, selection_loss, sentence_loss
+from .losses import LossChecks, closed_book_loss, coverage_loss, selection_loss, sentence_loss
 
 LABELLED = ("selection_nll", "extractor_nll")
 """Criterions that learn labels alone."""
@@ -234,6 +234,7 @@ class SummarizationNLL(FairseqCriterion):
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
+        self._loss_checks = LossChecks()
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
@@ -247,6 +248,20 @@ class SummarizationNLL(FairseqCriterion):
             overflows_are_skipped: whether the optimiser scales the loss, and skips updates whose gradient overflows.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
+
+    def train(self, mode: bool = True) -> "SummarizationNLL":
+        """Called by fairseq before each update and each validation: report the losses of an update that was skipped."""
+        self._loss_checks.check(self._overflows_are_skipped)
+        found: SummarizationNLL = super().train(mode)
+        return found
+
+    def update_is_taken(self, gradient_is_finite: bool) -> None:
+        """Called by the task before the optimiser's step.
+
+        Args:
+            gradient_is_finite: whether fairseq has made sure of that; with --amp it leaves it to torch.
+        """
+        self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
     def coverage_weight_now(self) -> float:
         """Weight of the coverage loss at this update."""
@@ -276,10 +291,9 @@ class SummarizationNLL(FairseqCriterion):
             logs["closed_book_loss"] = closed
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
-        overflows = check_finite(loss, sample, self._overflows_are_skipped and model.training)
-        total = self._sum(loss, real, weights)
-        if overflows:
-            total = total * math.nan  # so that the gradient overflows, too
+        skips = self._overflows_are_skipped and model.training
+        # NaN where the loss is not finite, so that the gradient is not, either
+        total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
             if model.training and weight:

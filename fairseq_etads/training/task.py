@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import PrefixConstrainedBeamSearch
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import FairseqTask, register_task
@@ -33,6 +34,7 @@ from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
 from .checks import check_compatible, check_decoding, check_generation, check_model_overrides, check_training
 from .extra_updates import ExtraUpdates, auxiliary_task
+from .losses import as_numbers
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
 from .validation import ValidationSummaries, check_best_metric
 
@@ -82,6 +84,7 @@ class SummarizationTask(FairseqTask):
         self._hides_rare_words = False  # a model is not this project's
         self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is loaded
         self._training_batches: Any = None
+        self._criterion: Any = None  # the one that trains
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
@@ -202,7 +205,7 @@ class SummarizationTask(FairseqTask):
 
     def __getstate__(self) -> Dict[str, Any]:
         """Drop data iterators: they cannot be pickled, and are rebuilt on demand."""
-        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None}
+        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
     def is_loading(self) -> bool:
@@ -245,12 +248,15 @@ class SummarizationTask(FairseqTask):
             self._summaries.forget()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
+        self._criterion = criterion
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """The optimiser's step in an update and, where it is their turn, the extra updates after it."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
+        if hasattr(self._criterion, "update_is_taken"):
+            self._criterion.update_is_taken(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
         if self.extra_updates is not None:
             self.extra_updates.follow(optimizer, model, update_num + 1)
@@ -273,6 +279,7 @@ class SummarizationTask(FairseqTask):
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """As fairseq's, with ROUGE if it was computed."""
+        logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         ValidationSummaries.reduce_metrics(logging_outputs)
 

@@ -7,7 +7,7 @@ are *extended ids*. Slots belong to a document: slot V stands for different word
 """
 
 import copy
-from typing import Optional, Tuple
+from typing import Callable, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -38,6 +38,13 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
 
+def _largest(counts: Tensor, most: Optional[int]) -> int:
+    """The largest of the numbers, 0 if there are none; ``most``, if it is given, in its place."""
+    if most is not None:
+        return most
+    return int(counts.max()) if counts.numel() else 0
+
+
 class BatchVocab:
     """The vocabulary of a batch of B documents: the model's V known words, and K slots for words of the documents.
 
@@ -49,6 +56,8 @@ class BatchVocab:
         known_words: V.
         pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
         candidates: the words of the softmax, if not all V; the documents' words must be among them.
+        bounded: on a GPU let K and U be S, the most that they can be, in place of waiting for the numbers. Results are
+            the same; a distribution over all columns would be wider.
 
     Attributes:
         known_words: V.
@@ -74,13 +83,15 @@ class BatchVocab:
         eos: int,
         unk: int,
         candidates: Optional[Candidates] = None,
+        bounded: bool = False,
     ):
+        most = src_tokens.shape[1] if bounded and src_tokens.is_cuda else None
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
         outside = src_tokens >= known_words  # words that the model does not know
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
-        slot_count = int(self.slots_used.max()) if src_tokens.numel() else 0
+        slot_count = _largest(self.slots_used, most)
         self.output_width = self.softmax_width + slot_count
         # dictionary id of each slot (B, K); the extra column collects positions without a slot, and is cut off
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
@@ -91,7 +102,7 @@ class BatchVocab:
         self.source_columns = extended if candidates is None else candidates.columns(extended)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        width = max(1, int(distinct.max()) if src_tokens.numel() else 1)  # U
+        width = max(1, _largest(distinct, most))  # U
         self.is_word = torch.arange(width, device=src_tokens.device) < distinct[:, None]
         columns = src_tokens.new_zeros(len(src_tokens), width + 1)
         columns = columns.scatter(1, torch.where(self.copyable, self.word_numbers, width), self.source_columns)
@@ -102,11 +113,19 @@ class BatchVocab:
 
         The width stays the same, because the width of scores must not change when documents leave a batch.
         """
-        chosen = copy.copy(self)
+        return self._with_each(lambda table: table.index_select(0, documents))
+
+    def to(self, device: Union[str, torch.device]) -> "BatchVocab":
+        """The same vocabulary on a device."""
+        return self._with_each(lambda table: table.to(device))
+
+    def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+        """A copy with each tensor changed."""
+        changed = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                setattr(chosen, name, value.index_select(0, documents))
-        return chosen
+                setattr(changed, name, change(value))
+        return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Turn ids of the dictionary into extended ids; a word that neither the model nor the document has becomes

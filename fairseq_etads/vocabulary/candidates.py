@@ -7,7 +7,7 @@ numbers.
 
 import copy
 import math
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +38,13 @@ class Candidates:
             ids = ids.view(1, -1)
         ids = ids.sort(dim=1).values
         frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
-        on_some_list = int(frequent.max())  # every id below is in some list
-        rare = ids[ids >= on_some_list].unique()
-        self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
+        if texts.device.type == "cpu":
+            on_some_list = int(frequent.max())  # every id below is on some list
+            rare = ids[ids >= on_some_list].unique()
+            self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
+        else:  # the same, with one wait for how many there are in place of three
+            listed = torch.arange(known_words, device=texts.device) < frequent.max()
+            self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # a text's own words may be frequent words of another's list; all of them are in self.words
@@ -104,6 +108,12 @@ class Candidates:
         if slots:
             wide[:, :, self.known_words :] = scores[:, :, len(self) :]
         return wide
+
+    def to(self, device: Union[str, torch.device]) -> "Candidates":
+        """The same candidates on a device."""
+        moved = copy.copy(self)
+        moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
+        return moved
 
     def select(self, texts: Tensor) -> "Candidates":
         """The candidates of some of the texts (indices, (N,)); the columns stay the same."""

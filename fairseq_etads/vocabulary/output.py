@@ -12,7 +12,7 @@ The search works with extended ids, or, with a shortlist (see ``shortlist.py``),
 as wide as the vocabulary. *Search ids* means whichever of the two applies.
 """
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -42,9 +42,18 @@ class OutputVocabulary(NamedTuple):
 
     @classmethod
     def of(
-        cls, src_tokens: Tensor, dictionary: Any, pointer: bool, candidates: Optional[Candidates] = None
+        cls,
+        src_tokens: Tensor,
+        dictionary: Any,
+        pointer: bool,
+        candidates: Optional[Candidates] = None,
+        bounded: bool = False,
     ) -> "OutputVocabulary":
-        """The output vocabulary of documents (B, S), with slots if the model has a ``pointer``."""
+        """The output vocabulary of documents (B, S), with slots if the model has a ``pointer``.
+
+        Args:
+            bounded: see :class:`BatchVocab`.
+        """
         size, pad, bos, eos, unk = (
             known_words(dictionary),
             dictionary.pad(),
@@ -54,7 +63,8 @@ class OutputVocabulary(NamedTuple):
         )
         slots = None
         if pointer:
-            slots = BatchVocab(src_tokens, size, pad=pad, bos=bos, eos=eos, unk=unk, candidates=candidates)
+            special = {"pad": pad, "bos": bos, "eos": eos, "unk": unk}
+            slots = BatchVocab(src_tokens, size, **special, candidates=candidates, bounded=bounded)
         return cls(size, unk, slots, candidates)
 
     def extended_ids(self, tokens: Tensor) -> Tensor:
@@ -127,6 +137,12 @@ class OutputVocabulary(NamedTuple):
         translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
         ids = translate(words[None])[0]
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
+
+    def to(self, device: Union[str, torch.device]) -> "OutputVocabulary":
+        """The same vocabulary on a device."""
+        slots = None if self.slots is None else self.slots.to(device)
+        candidates = None if self.candidates is None else self.candidates.to(device)
+        return self._replace(slots=slots, candidates=candidates)
 
     def select(self, documents: Tensor) -> "OutputVocabulary":
         """The output vocabulary of some of the documents (indices, (N,)), repeated or not."""

@@ -1,4 +1,4 @@
-"""A training that is watched in every way: from a configuration in configs/, with samples, curves and other loggers."""
+"""A training observed in every way: from a configuration in configs/, with samples, curves and other loggers."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""Focus-attention on a GPU: the form that is chosen there is exact, and how exact the columns would be is measured."""
+"""Focus-attention on a GPU: the selected form is exact, and the error of the columns is measured."""
 
 import math
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 def largest_error(dtype, scope, padding, width, form, length=400):
-    """Of the output (2 documents, 8 heads) against float64 on the CPU; and the largest output."""
+    """Largest error of the output (2 documents, 8 heads) against float64 on the CPU, and the largest output."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(2, 8, length, width, generator=generator).to(dtype) for _ in range(3))
     real = length - padding
@@ -38,7 +38,7 @@ def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
 
 
 def test_the_error_of_the_columns_is_measured(record_property, capsys):
-    """Where a capability is entered in EXACT_COLUMNS it must be small; elsewhere the figures say whether it may be."""
+    """For a capability in EXACT_COLUMNS it must be small; for others the figures tell whether they may be added."""
     capability = torch.cuda.get_device_capability()
     errors = {}
     for length in (400, 1024, 4096):

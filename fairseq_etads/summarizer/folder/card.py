@@ -41,6 +41,7 @@ class CardInfo(NamedTuple):
         title: its heading. license: an SPDX name, or empty. language: a code, or empty.
         command: the training command, or empty. scores: of rouge.json, or None.
         text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
+        picked_words: the extractor's budget; 0 without one.
     """
 
     title: str
@@ -50,6 +51,7 @@ class CardInfo(NamedTuple):
     scores: Any
     text_report: Dict[str, Any]
     prepared_report: Dict[str, Any]
+    picked_words: int = 0
 
 
 def check_code(option: str, value: str) -> str:
@@ -87,7 +89,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
         f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
         "by fairseq-etads. Loading it runs no code from this folder.\n",
         _USE,
-        _texts(config, words),
+        _texts(config, words, info.picked_words),
         _data(info),
         _training(config, info),
         _scores(info),
@@ -104,7 +106,7 @@ def _front_matter(info: CardInfo) -> str:
     return "\n".join([*lines, "---\n"])
 
 
-def _texts(config: FolderConfig, words: Dict[str, int]) -> str:
+def _texts(config: FolderConfig, words: Dict[str, int], picked_words: int) -> str:
     task, text = config.task, config.text
     subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
         text["subwords"], text["subwords"]
@@ -112,10 +114,16 @@ def _texts(config: FolderConfig, words: Dict[str, int]) -> str:
     case = "kept" if text["keep_case"] else "lowered"
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]
+    read = f"The first {source:,} tokens of a document are read."
+    if picked_words:
+        read = (
+            f"Of a document of any length, an extractor picks the likeliest sentences, {picked_words:,} words at most; "
+            f"the first {source:,} tokens of these are read."
+        )
     return f"""\
 ## Texts
 
-- The first {source:,} tokens of a document are read. Summaries of up to {target:,} tokens were learnt.
+- {read} Summaries of up to {target:,} tokens were learnt.
 - Words as by the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
 - Known tokens: {known}. {SENTENCE_MARK} stands between sentences of a summary, if those of training had it.
 """

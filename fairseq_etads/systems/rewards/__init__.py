@@ -1,12 +1,12 @@
 """Training with rewards: Paulus et al. 2018, Pasunuru and Bansal 2018; Norouzi et al. 2016.
 
 ``self_critical``  ``--criterion summarization_rl``: raises the probability of samples that beat greedy ones
-``augmented``      ``--criterion summarization_raml``: trains on randomly edited references ``trained``        the
-rewards ``rougesal`` and ``entail``; the others are in ``evaluation/rewards.py``
+``augmented``      ``--criterion summarization_raml``: trains on randomly edited references
+``trained``        the rewards ``rougesal`` and ``entail``; the others are in ``evaluation/rewards.py``
 
-It has no job or command. Recipes: ``scripts/reproduce/rougesal_cnndm.sh``, ``debian_rewards.sh``,
-``debian_headlines.sh``. Page: ``docs/rewards.md``. Tests: ``tests/unit/systems/rewards``,
-``tests/e2e/test_reward_training.py``.
+It has no job or command.
+Recipes: ``scripts/reproduce/rougesal_cnndm.sh``, ``debian_rewards.sh``, ``debian_headlines.sh``.
+Page: ``docs/rewards.md``. Tests: ``tests/unit/systems/rewards``, ``tests/e2e/test_reward_training.py``.
 """
 
 from . import augmented as augmented

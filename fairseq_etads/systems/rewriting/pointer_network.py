@@ -90,8 +90,9 @@ class _Comparison(nn.Module):
 class PointerNetwork(nn.Module):
     """Scores of candidates at each step (Vinyals et al. 2015; with a glimpse, Chen and Bansal 2018, section 2.1.2)::
 
-        g_t = LSTM(x_t),  x_1 learned and x_t = h of the candidate of step t - 1 k_j = W_1 h_j,  z_t = Σ_j softmax_j(v_1
-        · tanh(k_j + W_2 g_t)) k_j u_tj = v_2 · tanh(W_3 h_j + W_4 z_t)
+        g_t = LSTM(x_t),  x_1 learned and x_t = h of the candidate of step t - 1
+        k_j = W_1 h_j,  z_t = Σ_j softmax_j(v_1 · tanh(k_j + W_2 g_t)) k_j
+        u_tj = v_2 · tanh(W_3 h_j + W_4 z_t)
 
     The glimpse reads k and not h, as in the authors' code.
 

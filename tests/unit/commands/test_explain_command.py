@@ -1,4 +1,4 @@
-"""``etads-explain``: kinds of input, which document, given summaries, pages and JSON, options that do not fit."""
+"""``etads-explain``: kinds of input, choice of the document, given summaries, pages and JSON, incompatible options."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def wanted(folder):
 
 @pytest.fixture
 def explain(folder, capsysbinary, tmp_path, monkeypatch):
-    """Runs the command in an empty folder; returns its status, what is on standard output, and what was said."""
+    """Run the command in an empty folder; returns its status, standard output, and messages."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     (tmp_path / "work" / "a.txt").write_text("\n".join(TEXTS) + "\n")

@@ -1,4 +1,4 @@
-"""etads-extract and what the other commands of content selection write and read, in process, on tiny data."""
+"""etads-extract, and files of the other commands of content selection, in process, on tiny data."""
 
 import json
 

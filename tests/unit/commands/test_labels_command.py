@@ -1,4 +1,4 @@
-"""etads-labels: files beside the data, whatever the number of processes, that refuse other text."""
+"""etads-labels: files with the data, the same for any number of processes, that refuse other text."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""etads-rouge and etads-compare: what they print and write, their options, and what they refuse."""
+"""etads-rouge and etads-compare: their output, options, and refusals."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ def files(tmp_path):
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):
-    """nltk alone takes a second where scipy and scikit-learn are installed."""
+    """nltk alone takes a second if scipy and scikit-learn are installed."""
     module, main_name = function.split(":")
     code = (
         f"import sys\nsys.argv = [{name!r}, '--help']\n"
@@ -145,7 +145,7 @@ def test_carriage_returns_do_not_matter(tmp_path, capsys):
 
 
 class Input:
-    """Stands in for standard input."""
+    """Replacement for standard input."""
 
     def __init__(self, data):
         self.buffer = io.BytesIO(data)

@@ -1,4 +1,4 @@
-"""``etads-summarize``: kinds of input and output, going on, documents that fail, options."""
+"""``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
 import io
 import itertools
@@ -33,7 +33,7 @@ def wanted(folder):
 
 @pytest.fixture
 def summarize(folder, capsysbinary):
-    """Runs the command; returns its status, the lines on standard output, and what was said."""
+    """Run the command; returns its status, the lines on standard output, and messages."""
 
     def run(*arguments, stdin=b"", model=folder):
         before, sys.stdin = (
@@ -199,7 +199,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
-    """So memory does not depend on the number of documents."""
+    """Otherwise memory would grow with the number of documents."""
     taken = itertools.count()
 
     def endless(*_):

@@ -1,4 +1,4 @@
-"""Labels of content selection against oracles, and the properties that they must have."""
+"""Labels of content selection against oracles, and their properties."""
 
 import random
 
@@ -34,7 +34,7 @@ def flat(sentences):
 
 
 def recall(sentences, summary):
-    """rouge-score's own."""
+    """Recall by rouge-score."""
     return _summary_level_lcs(summary, sentences).recall if flat(sentences) else 0
 
 

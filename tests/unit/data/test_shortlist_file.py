@@ -1,4 +1,4 @@
-"""etads-shortlist: what it learns, against a loop; files that refuse other words and damage; folders that carry one."""
+"""etads-shortlist: its result against a loop; files that refuse other words and damage; folders with a shortlist."""
 
 import collections
 import logging
@@ -43,7 +43,7 @@ def read(path, folder):
 
 
 def slow_table(pairs, task, frequent, per_word, known):
-    """Words of documents -> words of summaries, by counting one pair after the other."""
+    """Words of documents -> words of summaries, by counting pairs one by one."""
     index = task.source_dictionary.index
     number_of = collections.Counter(word for _, s in pairs for word in set(s.split()))
     order = sorted(number_of, key=lambda word: (-number_of[word], index(word)))
@@ -185,7 +185,7 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
         ({"together": np.full((44, 2), 44, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.full((44, 2), -2, dtype=np.int32)}, "'together' has an id"),
         ({"together": np.zeros((43, 2), dtype=np.int32)}, "'together' has 43 rows for 44 words"),
-        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not as 32-bit integers"),
+        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not 32-bit integers"),
         ({"together": None}, "'together' is missing"),
     ],
 )

@@ -16,7 +16,7 @@ SIZES = [6, 4, 1, 9]
 
 
 def write_factor(directory, name, values, split="train"):
-    """Lists of words -> DATA/SPLIT.factor-NAME.*, with fairseq's own builder, and its dictionary."""
+    """Write lists of words as DATA/SPLIT.factor-NAME.* by fairseq's own builder, and their dictionary."""
     dictionary = Dictionary()
     lines = [dictionary.encode_line(" ".join(words), append_eos=True) for words in values]
     dictionary.save(str(directory / f"dict.factor-{name}.txt"))

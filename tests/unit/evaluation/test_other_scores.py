@@ -93,7 +93,7 @@ def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
 
 
 def test_without_wordnet_there_is_no_meteor(files, tmp_path, capsys, monkeypatch):
-    """Matches of equal words and stems alone would be a number of another measure under the same name."""
+    """Matches of only equal words and stems would be a different measure under the same name."""
     import nltk.data
 
     monkeypatch.setattr(nltk.data, "path", [])
@@ -136,7 +136,7 @@ def test_a_missing_package_is_named(files, tmp_path, capsys, monkeypatch):
 
 
 class FakeScorer:
-    """What bert-score's scorer looks like from outside: precision, recall and F1 as tensors."""
+    """The interface of bert-score's scorer: precision, recall and F1 as tensors."""
 
     num_layers = 2
 

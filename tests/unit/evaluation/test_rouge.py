@@ -1,4 +1,4 @@
-"""ROUGE against values worked out by hand, loops and the official scorer; any text; signatures and reports."""
+"""ROUGE against hand-computed values, loops and the official scorer; any text; signatures and reports."""
 
 import json
 import re

@@ -72,7 +72,7 @@ def test_parameters_and_checkpoints_hold_one_copy(documents):
     assert shared and sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters()) == shared
     state = model.state_dict()
     assert not set(state) & set(shared_names(model))
-    # as fairseq saves from a GPU: every tensor copied by itself
+    # as fairseq saves from a GPU: every tensor copied separately
     saved = move_to_cpu({name: value.clone() for name, value in state.items()})
     other = make_model("etads", **SHARE)
     for parameter in other.parameters():
@@ -118,7 +118,7 @@ def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
 
 
 def test_half_precision_training_keeps_it_shared(documents):
-    """As fairseq-train --memory-efficient-fp16 does it."""
+    """Train like fairseq-train --memory-efficient-fp16."""
     model = make_model("gated_es_transformer").half()
     assert_shared(model)
     parameters = list(model.parameters())

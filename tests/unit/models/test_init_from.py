@@ -1,4 +1,4 @@
-"""--init-from: what is loaded of another model's checkpoint, what is listed, and what is refused."""
+"""--init-from: weights that are loaded from another model's checkpoint, listed ones, and refused ones."""
 
 import logging
 
@@ -13,7 +13,7 @@ from fairseq_etads.platform.compat import UnsafeCheckpointError
 
 
 def save(model, path, task=None, **changes):
-    """A checkpoint as fairseq-train writes it."""
+    """Save a checkpoint like fairseq-train."""
     state = {
         "args": None,
         "cfg": {},
@@ -52,7 +52,7 @@ def recurrent(**options):
 
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
-    """Also one that fairseq's translation task trained, with rows for all words and without a fingerprint."""
+    """Also one trained by fairseq's translation task, with rows for all words and without a fingerprint."""
     if fairseqs:
         learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
         lengths = {"max_source_positions": 401, "max_target_positions": 50}

@@ -1,4 +1,6 @@
-"""Every option of every family: a model with it trains, decodes and is loaded again, or it is refused in words."""
+"""Every option of every family: a model with it trains, decodes and is loaded again, or it is refused with a
+message.
+"""
 
 import copy
 import logging
@@ -146,7 +148,7 @@ TRANSFORMER = {
         ),
     ],
 }
-"""Option -> cases; a case is options that work, or options and a part of the sentence that refuses them."""
+"""Option -> cases; a case is working options, or options and a part of the message that refuses them."""
 RECURRENTS = {
     "encoder_embed_dim": [{"encoder_embed_dim": 8, "decoder_embed_dim": 12}, ({"encoder_embed_dim": 0}, "choose 1 or")],
     "encoder_hidden_size": [{"encoder_hidden_size": 8}, ({"encoder_hidden_size": 0}, "choose 1 or more")],
@@ -314,7 +316,7 @@ FAMILIES = {
 
 
 def cases():
-    """Of each family each option; switches are simply thrown, and need no entry in the tables."""
+    """All options of each family; switches are simply set, and need no entry in the tables."""
     for arch, (config, _, table) in FAMILIES.items():
         for option in fields(config):
             if option.name == "_name":
@@ -362,7 +364,7 @@ def test_each_option_works_or_is_refused_in_words(arch, options, message):
 
 @pytest.mark.parametrize("arch", FAMILIES)
 def test_each_option_works_with_a_coverage_loss_and_half_of_them_at_once(arch, caplog):
-    """All that is refused beside --coverage-loss is --decoder-layerdrop without a pointer (test_checks.py)."""
+    """With --coverage-loss only --decoder-layerdrop without a pointer is refused (test_checks.py)."""
     caplog.set_level(logging.ERROR)
     at_once = {
         "etads": {

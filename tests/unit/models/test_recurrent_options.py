@@ -1,4 +1,4 @@
-"""The recurrent family's options: presets, what is refused, what weights begin with."""
+"""The recurrent family's options: presets, refusals, initial weights."""
 
 from dataclasses import fields
 
@@ -110,7 +110,7 @@ def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message)
 
 
 def test_word_vectors_begin_with_the_deviation_of_the_document():
-    """docs/recurrent.md; vectors of files take the place of these."""
+    """docs/recurrent.md; vectors from files replace these."""
     model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
     for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
         assert weight[PAD].eq(0).all()

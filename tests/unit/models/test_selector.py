@@ -49,7 +49,7 @@ def test_padding_and_the_other_documents_change_nothing(arch):
 
 
 def test_unknown_words_differ_by_their_spelling():
-    """Words of the copy tail have one vector, but letters of their own."""
+    """Words of the copy tail share one vector, but have their own letters."""
     for filters, differ in ((5, True), (0, False)):
         _, model = build("word_tagger", letter_filters=filters)
         first, second = (units(model, [[5, number]])[0][1] for number in (45, 46))
@@ -126,7 +126,7 @@ def test_the_memory_of_what_was_taken_is_that_of_the_paper():
 
 
 def make_labels(tokens, unit):
-    """A label that can be learnt: words below 8 are copied, and sentences with such a word."""
+    """A label that can be learned: words below 8 are copied, and sentences with such a word."""
     labels = ((tokens < 8) & (tokens > 3)).float()
     if unit == "sentences":
         for row, values in zip(tokens, labels):

@@ -1,4 +1,4 @@
-"""Language models, allowed words and required words beside pointers and candidates: they see ids of the dictionary."""
+"""Language models, allowed words and required words with pointers and candidates: they see ids of the dictionary."""
 
 import argparse
 import logging
@@ -22,7 +22,7 @@ DICTIONARY = TASK.target_dictionary
 
 
 def copying(trick):
-    """A pointer model that copies about half of its words, with candidates or without."""
+    """A pointer model that copies about half of its words, with or without candidates."""
     model = recurrent("gru_seq2seq", TASK, pointer="soft", large_vocabulary_trick=trick)
     with torch.no_grad():
         model.decoder.pointer.gate.bias.fill_(-1.0)
@@ -37,7 +37,7 @@ def sample_of(model, documents, ids=None):
 
 
 def slow_predict(model, document, language_model=None, weight=0.0, allowed=None):
-    """The next word's log-probabilities, a word of the dictionary at a time."""
+    """The next word's log-probabilities, computed word by word of the dictionary."""
     tokens, own = make_batch([document]), reference.extended_ids(document, V)[1]
     extended = {word: V + slot for slot, word in enumerate(own)}
 
@@ -62,7 +62,7 @@ def slow_predict(model, document, language_model=None, weight=0.0, allowed=None)
 @pytest.mark.parametrize("trick", [0, 25])
 @pytest.mark.parametrize("tail", [0, 9])
 def test_a_language_model_scores_copied_words_as_unknown_ones(trick, tail):
-    """Also one whose dictionary has entries behind the known words, as the data's own has."""
+    """Also a model with a dictionary that has entries after the known words, like the data's own."""
     model, weight, copied, changed = copying(trick), 0.8, 0, 0
     language_model = scripted_language_model(make_dictionary(tail=tail, mark=True))
     options = {"beam_size": 3, "max_len_b": LONGEST, "early_stopping": "admissible", "nbest": 3}

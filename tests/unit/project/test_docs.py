@@ -18,13 +18,13 @@ spec = importlib.util.spec_from_file_location("wording", ROOT / "scripts" / "wor
 wording = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(wording)
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
-"""Where the paths in the pages may begin, besides the folders that the same line names."""
+"""Folders in which paths in the pages may begin, besides the folders that the same line names."""
 OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--config-name", "--rm"}
 OF_OTHERS |= {"--nproc_per_node", "--no-python", "--nnodes", "--rdzv_endpoint"}  # torchrun's
 OF_OTHERS |= {"--ddp-backend", "--heartbeat-timeout", "--num-shards", "--shard-id", "--results-path"}  # fairseq's
 OF_OTHERS |= {f"--distributed-{n}" for n in ("backend", "init-method", "num-procs", "rank", "world-size")}
 OF_OTHERS |= {"--copy-bonus", "--topics"}  # of the examples in docs/extending.md
-"""Options of pip, a benchmark, Hydra, Docker and torchrun, and those of fairseq that its parsers add elsewhere."""
+"""Options of pip, a benchmark, Hydra, Docker and torchrun, and options of fairseq that its parsers add elsewhere."""
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(
@@ -57,7 +57,7 @@ def scripts():
 
 @pytest.fixture(scope="module")
 def fairseq_options():
-    """The options of fairseq's commands, and those of the project's parts that are registered with it."""
+    """Options of fairseq's commands, and of the project's parts that are registered with it."""
     parsers = [
         options.get_preprocessing_parser(),
         options.get_training_parser(),

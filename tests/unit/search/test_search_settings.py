@@ -1,4 +1,4 @@
-"""The options of decoding: declared once, refused in words, and given by the task."""
+"""The decoding options: declared once, refused with messages, and given by the task."""
 
 import inspect
 import math
@@ -20,7 +20,7 @@ from fairseq_etads.training.options import SummarizationConfig
 
 
 class Options:
-    """What fairseq's commands hand to build_generator, in part."""
+    """Options that fairseq's commands pass to build_generator, in part."""
 
     beam, score_reference, print_alignment = 3, False, None
 

@@ -54,7 +54,7 @@ def tokens(summaries):
 
 
 def by_fairseq(run, texts, **decoding):
-    """What fairseq-interactive does, one document after the other: the tokens of each summary."""
+    """Output of fairseq-interactive, one document after another: the tokens of each summary."""
     checkpoint = str(run / "checkpoints" / "checkpoint_best.pt")
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [checkpoint], {"data": str(run / "prepared" / "bin")}

@@ -1,4 +1,4 @@
-"""What scripts/generate.sh takes for a document."""
+"""Documents in the input of scripts/generate.sh."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from fairseq_etads.text.records import main
 
 @pytest.fixture
 def read(tmp_path, capsys):
-    """Runs the module on options; returns its exit status, the documents, their names, and what was said."""
+    """Run the module on options; returns its exit status, the documents, their names, and messages."""
 
     def read(*options, stdin=b""):
         out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""A file of results that goes on where an earlier run was ended, at whatever moment and in whatever state."""
+"""A file of results that continues an earlier run, ended at any moment and in any state."""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""The rewards rougesal and entail as options of summarization_rl: where their weights and probabilities come from."""
+"""The rewards rougesal and entail as options of summarization_rl: their weights and probabilities."""
 
 import logging
 import math
@@ -86,7 +86,7 @@ def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
 
 
 def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
-    """Whatever stands beside the sentence; a checkpoint of fairseq-train is read in tests/e2e."""
+    """Neighbouring sentences do not matter; a checkpoint of fairseq-train is read in tests/e2e."""
     task, model = build_selector("word_tagger")
     path = tmp_path / "tagger.pt"
     path.touch()
@@ -105,7 +105,7 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
 
 
 def test_validation_needs_no_entailment_model():
-    """fairseq-validate builds the criterion of a checkpoint whose training is over."""
+    """fairseq-validate builds the criterion of a checkpoint after its training."""
     task = make_task()
     task._trained = {}
     SummarizationRL(task, **{**DEFAULTS, **RL, "rewards": "entail", "entail_model": "gone"})
