@@ -133,7 +133,7 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     if found is None and wanted is None:
         raise InputError("FILE: no document with words in it")
     if found is None:
-        hint = "; --lines takes every line for one" if kind == "file" else ""
+        hint = "; --lines reads every line as one" if kind == "file" else ""
         raise InputError(
             f"--document {wanted}: no such id, name or number; there are {count:,} documents, from 1{hint}"
         )

@@ -88,10 +88,10 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
-        return f"{said}; --input-format file takes a whole file for one"
+        return f"{said}; --input-format file reads a whole file as one"
     if len(files) == 1 and _has_lines(Path(files[0])):
         said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
-    return f"{said}; --lines takes every line for one"
+    return f"{said}; --lines reads every line as one"
 
 
 def _has_lines(path: Path) -> bool:

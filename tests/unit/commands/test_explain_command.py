@@ -61,7 +61,7 @@ def test_a_page_and_figures_of_the_first_document(explain, wanted):
 def test_a_file_is_a_document(explain, folder):
     status, out, said = explain("a.txt", "--json", "-")
     assert status == 0 and json.loads(out)["document"] == "\n".join(TEXTS)
-    assert "a.txt is one document with all its lines" in said and "--lines takes every line for one" in said
+    assert "a.txt is one document with all its lines" in said and "--lines reads every line as one" in said
 
 
 def test_which_document(explain, wanted):
@@ -107,13 +107,13 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
         (["a.txt", "-o", "-", "--json", "-"], "only one of them can go to standard output"),
         (["a.txt", "-o", "no/page.html"], "--output no/page.html: there is no folder no"),
         (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
-        (["a.txt", "--json", "."], "--json .: is a folder"),
-        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, and"),
+        (["a.txt", "--json", "."], "--json .: it is a folder"),
+        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, but"),
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),
         (["a.txt", "-o", "-", "--document", "all"], "--output -: --document all writes a folder"),
-        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is of one document"),
+        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is for one document"),
         (["a.txt", "--lines", "-o", "x", "--document", "5"], "--document 5: no such id, name or number; there are 4"),
-        (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines takes every line for one"),
+        (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines reads every line as one"),
         (["a.txt", "-o", "x", "--document", "0"], "--document 0: no such id"),
         (["b.txt", "-o", "x"], "FILE b.txt: no such file or folder"),
         (["a.txt", "-o", "x", "--summary", "w1", "--beam", "2"], "--beam has no effect with --summary"),

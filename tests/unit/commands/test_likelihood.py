@@ -164,7 +164,7 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--likelihood", "a", "b", "c"], "what is c?"),
+        (["--likelihood", "a", "b", "c"], "c is not needed"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
         (["a", "b"], "REF"),
         (["ref", "--a", "x"], "--a and --b need each other"),

@@ -90,7 +90,7 @@ def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp
     one, two = Summarizer.load(folder, "cpu").summarize(["w1 w2 Zebra.\n\nyak w5 w6", "w2 w2 Zebra.\n\nyak w5 w6"])
     status, lines, said = summarize(tmp_path / "1.txt")
     assert (status, lines) == (0, [one.text])
-    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines takes every line" in said
+    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines reads every line" in said
     status, lines, said = summarize(tmp_path / "1.txt", tmp_path / "2.txt")
     assert (status, lines) == (0, [one.text, two.text]) and "every file is a document; --lines" in said
     assert len(summarize(tmp_path / "1.txt", "--lines")[1]) == 3

@@ -58,11 +58,11 @@ def test_a_file_can_be_one_document(read, tmp_path):
     for options in (["--input-format", "file"], []):
         status, documents, _, said = read("--input", tmp_path / "a.txt", *options)
         assert (status, documents) == (0, ["Title a <q> A sentence. <q> Another one."])
-    assert "a.txt is one document with all its lines (up to version 0.1, every line was one) (1); --lines takes" in said
+    assert "a.txt is one document with all its lines (up to version 0.1, every line was one) (1); --lines reads" in said
     # several files are told to be documents
     status, documents, names, said = read("--input", tmp_path / "b.txt", "--input", tmp_path / "a.txt")
     assert [document[:7] for document in documents] == ["Title b", "Title a"]
-    assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--lines takes every line" in said
+    assert names == [str(tmp_path / "b.txt"), str(tmp_path / "a.txt")] and "--lines reads every line" in said
 
 
 def test_a_folder_is_read_in_the_order_of_names(read, tmp_path):
@@ -96,7 +96,7 @@ def test_a_first_record_without_text_is_one_bad_record(read, tmp_path):
     path = tmp_path / "new.jsonl"
     path.write_text('{"id": 7}\n[]\n{"text": "a", "summary": "b"}\n')
     status, documents, names, said = read("--input", path, "--skip-bad")
-    assert (status, documents, names) == (0, ["", "", "a"], ["7", "2", "3"]) and "2 of them cannot be read" in said
+    assert (status, documents, names) == (0, ["", "", "a"], ["7", "2", "3"]) and "2 of them are unreadable" in said
     assert 'line 1: no "text"' in read("--input", path)[3]
 
 
