@@ -53,6 +53,12 @@ examples:
         help="number of sentences (default: 3; oracle, labels and selector with --threshold: no limit)",
     )
     add(
+        "--words",
+        metavar="N",
+        type=int,
+        help="for selector and tagger, instead of --sentences: the likeliest sentences that have N words together",
+    )
+    add(
         "--threshold",
         metavar="P",
         type=float,
@@ -76,7 +82,9 @@ examples:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise InputError for options that have impossible values or no effect, or are missing."""
-    check_positive(sentences=args.sentences, at_least=args.at_least, truncate_source=args.truncate_source)
+    check_positive(
+        sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
+    )
     needs = args.by in BY_PROBABILITIES
     if needs and args.selection is None:
         raise InputError(f"--by {args.by}: needs --selection, the output folder of etads-select")
@@ -86,10 +94,14 @@ def _check(args: argparse.Namespace) -> None:
         ("threshold", args.by in ("phrases", "selector")),
         ("sentences", args.by not in ("oracle", "labels", "phrases")),
         ("at_least", args.by == "selector"),
+        ("words", args.by in ("selector", "tagger")),
     ):
         value = getattr(args, option)
         if value is not None and not has_effect:
             raise InputError(f"--{option.replace('_', '-')} {value}: has no effect with --by {args.by}")
+    for option in ("sentences", "threshold"):
+        if args.words is not None and getattr(args, option) is not None:
+            raise InputError(f"--words {args.words} and --{option} {getattr(args, option)}: choose one of them")
     if args.at_least is not None and args.threshold is None:
         raise InputError(f"--at-least {args.at_least}: has no effect without --threshold")
     if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:

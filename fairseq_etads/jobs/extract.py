@@ -12,6 +12,7 @@ from ..data.labels.texts import Text, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import writing
+from ..text.picking import pick
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
@@ -81,6 +82,8 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
 
     def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         scores = values(number, tokens)
+        if args.words is not None:
+            return _to_budget(text.sentences(), scores, args.words)
         if args.threshold is None:
             return _best(text.sentences(), scores, count)
         above = sum(score is not None and score > threshold for score in scores)
@@ -88,6 +91,8 @@ def _way(args: argparse.Namespace, pairs: PreparedPairs, subwords: str, unit: Op
 
     def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
         scores = _means(text, values(number, tokens))
+        if args.words is not None:
+            return _to_budget(text.sentences(), scores, args.words)
         return _best(text.sentences(), scores, count)
 
     def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
@@ -134,6 +139,12 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
             sums[place] += value
             counts[place] += 1
     return [total / count if count else None for total, count in zip(sums, counts)]
+
+
+def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
+    """Select the sentences with the largest scores that have ``words`` words together, in the document's order."""
+    padded = [*scores, *[None] * len(sentences)][: len(sentences)]
+    return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
 
 
 def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:

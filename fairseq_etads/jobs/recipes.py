@@ -1,15 +1,15 @@
-"""The best settings by name: ``scripts/train.sh --recipe`` chooses options by the data, the machine and the time.
+"""The best settings by name, chosen by the data, the machine and the time; for ``scripts/train.sh --recipe``.
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-The measurements behind the numbers are in docs/experiments.md: a rate of 6e-3 for Muon at width 128, no dropout if no
-text is read often enough to be memorised, relative and narrow focus, the pointer that continues, neighbours, word
-vectors and output bias from the training text, a vocabulary that grows with the text. The settings of ``large`` extend
-the same rules to the sizes of the paper; they were not measured.
+docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout if
+texts are read too few times to be memorised, otherwise half the rate and dropout; relative and narrow focus; the
+pointer that continues; neighbours, word vectors and output bias from the training text. The settings of ``large``
+extend the same rules to the sizes of the paper; they were not measured.
 """
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 from ..search.lengths import Lengths, bounds
@@ -26,6 +26,8 @@ FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
 """Numbers of words per epoch of training: with fewer, small is the default; with more, and a GPU, large."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
 """Floating-point operations per second of training; for the GPU, a guess."""
+SOME_EPOCHS = 3
+"""With fewer epochs, no text is memorised, and more steps are worth more than large batches."""
 FILLED = 0.88
 """Share of a batch's tokens that are not padding, if batches are sorted by length."""
 
@@ -67,11 +69,12 @@ class Size:
     """Settings of a recipe by its name.
 
     Attributes:
-        layers: of encoder and of decoder. width: of word vectors. heads: of attention. minutes: maximum duration of a
-        training. core_minutes: the same, divided among all cores, if it is not 0.
-    most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of the
-        longest document and summary that are. max_tokens: source tokens of a batch. rate: of Muon. smoothing: of
-        labels.
+        layers: of encoder and of decoder. width: of word vectors. heads: of attention.
+        minutes: maximum duration of a training. core_minutes: the same, divided among all cores, if it is not 0.
+        most_epochs: maximum number of epochs. truncation: percentage of documents that are read whole, and lengths of
+            the longest document and summary that are.
+        max_tokens: source tokens of a batch; half as many if there are few epochs.
+        rate: of Muon, if there are few epochs; with more, half of it. smoothing: of labels.
     """
 
     layers: int
@@ -140,7 +143,7 @@ def vocabulary(data: Data) -> int:
 
 def dropout(epochs: float) -> float:
     """Dropout: none if texts are read fewer than three times, then more with every epoch, up to 0.3."""
-    return 0.0 if epochs < 3 else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
+    return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
 def choose(
@@ -164,29 +167,60 @@ def choose(
         options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
     )
     read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
-    max_tokens = options.number("--max-tokens", size.max_tokens)
     if minutes is None:
         minutes = size.core_minutes / (machine.speed / CORE_SPEED) if size.core_minutes else size.minutes
-    pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
-    known = vocabulary(data)
-    seconds = _operations(size, options, read, pairs, known) / machine.speed
-    steps_of_epoch = max(data.pairs / pairs, 1)
-    steps = options.number("--max-update", 0)
-    if not steps:
-        epochs = options.number("--max-epoch", 0) or size.most_epochs
-        steps = max(int(min(minutes * 60 / seconds, epochs * steps_of_epoch)), 1)
-    epochs = steps / steps_of_epoch
+    plan = _plan(size, size.max_tokens, data, machine, options, read, minutes)
+    if plan.epochs < SOME_EPOCHS:
+        plan = _plan(size, size.max_tokens // 2, data, machine, options, read, minutes)
+    steps, epochs = plan.steps, plan.epochs
     train = [
         *_model(size, arch, data, options),
         *_optimiser(size, steps, epochs, options),
-        *("--max-tokens", str(max_tokens), "--max-update", str(steps)),
+        *([] if machine.gpus else ["--num-workers", "0"]),
+        *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
     lengths = bounds(data.summaries.percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
-    found = Recipe(name, train, decoding, steps, epochs, steps * seconds / 60)
-    found.says.extend(_sentences(found, size, machine, data, pairs, options))
+    found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
+    found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
     return found
+
+
+class _Plan(NamedTuple):
+    """Plan of a training: tokens and pairs of a batch, steps, epochs and minutes."""
+
+    max_tokens: int
+    pairs: float
+    steps: int
+    epochs: float
+    minutes: float
+
+
+def _plan(
+    size: Size,
+    max_tokens: int,
+    data: Data,
+    machine: Machine,
+    given: "_Given",
+    read: Tuple[float, float],
+    minutes: float,
+) -> _Plan:
+    """Compute the number of steps in the given time, with batches of ``max_tokens`` unless the user gives another
+    number.
+
+    Args:
+        read: numbers of tokens of a document and of a summary, truncated.
+    """
+    max_tokens = given.number("--max-tokens", max_tokens)
+    pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
+    seconds = _operations(size, given, read, pairs, vocabulary(data)) / machine.speed
+    steps_of_epoch = max(data.pairs / pairs, 1)
+    steps = given.number("--max-update", 0)
+    if not steps:
+        most_epochs = given.number("--max-epoch", 0) or size.most_epochs
+        steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
+    return _Plan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
 class _Given:
@@ -222,6 +256,8 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     found += ["--pointer", pointer]
     if pointer != "none":
         found.append("--pointer-continue")
+    if not data.one_dictionary:
+        found.append("--no-share-all-embeddings")
     if arch in _WITH_FOCUS and given.text("--focus-layers", "all") != "none":
         count = given.number("--encoder-attention-heads", size.heads)
         narrow = ["2"] * min(count * 3 // 4, count - 1)
@@ -238,10 +274,12 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
     """Options of training, if the given optimiser, schedule and criterion have them."""
     optimiser = given.text("--optimizer", "muon")
-    rate = size.rate if optimiser == "muon" else size.rate / 4
+    rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
+    if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
+        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):

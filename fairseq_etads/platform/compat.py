@@ -37,6 +37,7 @@ with importing_fairseq():
     from fairseq.distributed import utils as distributed_utils
     from fairseq.file_io import PathManager
     from fairseq.logging import meters
+    from fairseq.nan_detector import NanDetector
     from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.tasks.fairseq_task import StatefulContainer
@@ -372,6 +373,24 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
     return step_once
 
 
+def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``NanDetector.add_hooks``: only modules without parts get hooks for the backward pass.
+
+    When a gradient is not finite, fairseq repeats the update with these hooks, and torch raises StopIteration for
+    modules that return no tensor, such as every encoder.
+    """
+
+    @functools.wraps(add_hooks)
+    def add(self: Any, module: torch.nn.Module) -> None:
+        backward = self.backward
+        self.backward = backward and not any(True for _ in module.children())
+        add_hooks(self, module)
+        self.backward = backward
+
+    add.is_patched = True  # type: ignore[attr-defined]
+    return add
+
+
 class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread that reads batches ahead, stopped before the interpreter exits.
 
@@ -403,9 +422,9 @@ def _end_loaders() -> None:
 def install() -> None:
     """Patch fairseq: safe loading and complete checkpoint files, fairseq-train's loop, bare --replace-unk.
 
-    Also --bpe gpt2 for words that are not pieces, a clean end of its threads, tasks that can be pickled, marks of
-    matrices in half precision, --fp16 on CPUs, clipping of gradients on CPUs of machines with GPUs, and gradients of
-    --amp.
+    Also --bpe gpt2 for words that are no pieces, a clean end of its threads, tasks that can be pickled, marks of
+    matrices in half precision, --fp16 on CPUs, gradients clipped on CPUs of machines with GPUs, gradients of --amp, and
+    the search for the cause of non-finite gradients.
 
     May be called again.
     """
@@ -436,6 +455,8 @@ def install() -> None:
         utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _skipped_on_cpu(Trainer.train_step)
+    if not hasattr(NanDetector.add_hooks, "is_patched"):
+        NanDetector.add_hooks = _without_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
         AMPOptimizer.step = _unscaled_once(AMPOptimizer.step)
     if iterators.BackgroundConsumer is not _EndedLoader:

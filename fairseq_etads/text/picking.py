@@ -20,7 +20,7 @@ QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
 FULL = 0.95
 """Share of the budget at which the selection ends."""
 SHORTEST = 3
-"""Words of the shortest sentence that is selected, unless the document has only shorter ones."""
+"""Words of the shortest sentence that is selected from a document above the budget, unless it has only shorter ones."""
 _MOST_WORDS = 1_000_000
 
 
@@ -36,7 +36,7 @@ class Picking:
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences; returns their numbers in the document's order, see :func:`pick`."""
+        """Select sentences up to a budget, the likeliest first, and skip those that do not fit."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
@@ -84,8 +84,9 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     """Select sentences up to a budget, the likeliest first, skipping any that does not fit, until the budget is nearly
     full.
 
-    Sentences of fewer than :data:`SHORTEST` words, such as stray fragments, are picked only if there are no others. If
-    not even one sentence fits, the likeliest is selected. Of equally likely sentences, the earlier is selected.
+    A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
+    fragments, are selected only if there are no others. If not even one sentence fits, the likeliest is selected. Of
+    equally likely sentences, the earlier is selected.
 
     Args:
         lengths: number of words of each sentence. probabilities: of each; None: not read, ranked last. budget: in
@@ -94,6 +95,8 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     Returns:
         numbers of sentences in the document's order; empty for a document without words.
     """
+    if sum(lengths) <= budget:
+        return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
     order = sorted(usable, key=lambda number: (-_value(probabilities[number]), number))

@@ -155,10 +155,10 @@ def _training(config: FolderConfig, info: CardInfo) -> str:
 def _score_rows(report: Any) -> List[str]:
     rows = []
     for name, score in report["scores"].items():
-        low, high = score["f1_interval"]
-        numbers = [score["f1"], score["precision"], score["recall"], low, high]
-        f1, precision, recall, low, high = (f"{float(number):.2f}" for number in numbers)
-        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {low} to {high} |")
+        numbers = [score["f1"], score["precision"], score["recall"], *(score["f1_interval"] or ())]
+        f1, precision, recall, *interval = (f"{float(number):.2f}" for number in numbers)
+        shown = " to ".join(interval) or "not computed"
+        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
     signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
     return [*rows, "", f"`{signature}`"]
 

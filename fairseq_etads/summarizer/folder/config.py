@@ -17,6 +17,8 @@ SHORTLIST = "shortlist.safetensors"
 """File made by etads-shortlist, in a folder that decodes with it."""
 EXTRACTOR = "extractor"
 """Folder of the extractor in a model folder that reads long documents whole."""
+_Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
+"""Name of an entry -> whether a value fits, and what it should be."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -152,9 +154,6 @@ def _checked(content: Any) -> FolderConfig:
     return FolderConfig(**sections)
 
 
-_Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-
-
 def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perhaps: Optional[_Entries] = None) -> None:
     wanted = {**wanted, **{name: entry for name, entry in (perhaps or {}).items() if name in values}}
     for name in sorted(set(values) ^ set(wanted)):
@@ -198,7 +197,7 @@ _TASK = {
     "target_dictionary": _FINGERPRINT,
     "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
-_PERHAPS_OF_TASK = {"summary_lengths": (are_percentiles, "percentiles of lengths, by percent")}
+_PERHAPS_OF_TASK: _Entries = {"summary_lengths": (are_percentiles, "percentiles of lengths, by percent")}
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,

@@ -110,7 +110,7 @@ def _verify(folder: Path, config: FolderConfig) -> None:
         needed.append(SHORTLIST)
     # listed if the folder has an extractor, so that the model is not used without it
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
-    if of_extractor in checksums.listed or (folder / EXTRACTOR).is_dir():
+    if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
         needed.append(of_extractor)
     for name in needed:
         if not (folder / name).is_file():

@@ -67,6 +67,28 @@ def test_as_many_sentences_are_taken_as_are_above_the_threshold(data):
     assert extract(data, *selection, "0.1", "--sentences", "1") == ["we left", "one", "four"]
 
 
+def test_sentences_are_picked_to_a_budget_in_words(data, capsys):
+    """Documents of 12, 3 and 2 words; sentences of fewer than three are left out of documents that do not fit."""
+    selection = ("--by", "selector", "--selection", str(data), "--words")
+    assert extract(data, *selection, "20") == [
+        "the cat sat <q> a dog ran, <q> it rained <q> we left",
+        "one <q> two two",
+        "four <q> five",
+    ]
+    assert extract(data, *selection, "7") == ["the cat sat <q> a dog ran,", "one <q> two two", "four <q> five"]
+    assert extract(data, *selection, "4") == ["a dog ran,", "one <q> two two", "four <q> five"]
+    tagger = ("--by", "tagger", "--selection", str(data), "--words")
+    assert extract(data, *tagger, "4")[0] == "the cat sat", "its words are likelier on average"
+    for more, message in (
+        (["--sentences", "3"], "--words 4 and --sentences 3: choose one of them"),
+        (["--threshold", "0.5"], "--words 4 and --threshold 0.5: choose one of them"),
+    ):
+        assert main([str(data), str(data / "out.txt"), *selection, "4", *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main([str(data), str(data / "out.txt"), "--by", "lead", "--words", "4"]) == 2
+    assert "--words 4: has no effect with --by lead" in capsys.readouterr().err
+
+
 def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     labels = ["--truncate-source", "9", "--jobs", "1"]
     assert make_labels([str(data), "--kind", "extract", "--subset", "test", *labels]) == 0

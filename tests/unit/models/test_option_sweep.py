@@ -138,6 +138,11 @@ TRANSFORMER = {
         ({"decoder_neighbours": -1}, "--decoder-neighbours -1: choose 0"),
         ({"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not work with --no-token-positional"),
     ],
+    "source_factors": [
+        {"source_factors": "pos:3"},
+        {"source_factors": "pos", "encoder_neighbours": 1},
+        ({"source_factors": "x"}, 'there is no factor "x"'),
+    ],
     "output_bias_init": [
         ({"output_bias_init": "frequencies"}, "--output-bias-init frequencies has no effect without --output-bias"),
     ],

@@ -45,6 +45,7 @@ COSTS = {
     ("encoder_gate", True): "2 * d**2 + d",
     ("share_encoder_decoder_layers", True): "-N * (4 * d**2 + 2 * d * f + 9 * d + f)",
     ("output_bias", True): "V",
+    ("source_factors", "pos:3"): "(n + d) * w",
     ("encoder_neighbours", 1): "2 * d**2",
     ("decoder_neighbours", 1): "d**2",
 }
@@ -164,7 +165,7 @@ def test_the_documents_numbers_are_those_of_the_formulas():
         row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
         layers = 1 if option.startswith(("focus", "saliency")) else 4
         written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000), row
+        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000, n=50, w=10), row
 
 
 def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
