@@ -36,7 +36,7 @@ class Picking:
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences up to a budget, the likeliest first, and skip those that do not fit."""
+        """Select sentences; returns their numbers in the document's order, see :func:`pick`."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
@@ -81,8 +81,7 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select sentences up to a budget, the likeliest first, skipping any that does not fit, until the budget is nearly
-    full.
+    """Select sentences up to a budget, the likeliest first; sentences that do not fit are skipped.
 
     A document that fits is taken whole. In longer ones, sentences of fewer than :data:`SHORTEST` words, such as stray
     fragments, are selected only if there are no others. If not even one sentence fits, the likeliest is selected. Of
