@@ -195,7 +195,9 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
 def test_without_optuna_and_without_matplotlib(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, "d.txt", "r.txt", trials=1)
-    assert status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; continuing without it" in err
+    assert (
+        status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; continuing without it" in err
+    )
     assert not (place / "model-tuning" / "tuning.png").exists() and "plot" not in out
     monkeypatch.setitem(sys.modules, "optuna", None)
     status, out, err = run(capsys, "d.txt", "r.txt", out="other")
