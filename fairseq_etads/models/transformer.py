@@ -80,8 +80,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         width = self.embed_tokens.embedding_dim
         self.factors = tables
         for name, table in tables.items():
-            if table.embedding_dim != width:
-                self.factor_maps[name] = nn.Linear(table.embedding_dim, width, bias=False)
+            own: Any = table.embedding_dim
+            if own != width:
+                self.factor_maps[name] = nn.Linear(own, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Vectors of words, with those of their factors added: (B, S, D)."""

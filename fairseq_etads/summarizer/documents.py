@@ -138,12 +138,10 @@ class TextProcessing:
         padding = [width - len(row) if self.pads_left else 0 for row in rows]
         for row, ids, start in zip(tokens, rows, padding):
             row[start : start + len(ids)] = torch.tensor(ids)
-        sample = {
-            "id": torch.tensor([document.number for document in documents]),
-            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
-        }
+        net_input = {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))}
         if self._factors:
-            sample["net_input"]["factors"] = self._factor_values(documents, tokens, padding)
+            net_input["factors"] = self._factor_values(documents, tokens, padding)
+        sample = {"id": torch.tensor([document.number for document in documents]), "net_input": net_input}
         return Batch(documents, sample, list(new), padding)
 
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
