@@ -106,8 +106,8 @@ the search. It is empty where the two systems do not have the same words.
 
 - **The test.** Trainings differ by luck alone, so a system counts only with three seeds or more on each side. Its test
   adds two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
-  ([`compare_trainings`](../fairseq_etads/evaluation/resampling.py), {resamples:,} draws). A simulation
-  ([comparisons.json](../results/comparisons.json)) says how often it errs: {simulated}.
+  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation
+  (`results/comparisons.json`) shows how often it errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs are 979 families of packages of one source or with a text in common; whole
   families are drawn. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
   limits and other choices were made, are left out here. SumPubMed's 563 pairs have been looked at before.

@@ -21,13 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ("fairseq_etads", "preprocess", "scripts", "benchmarks")
 PAGES = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/*.md")
 FEWEST_WORDS = 4
-"""Pieces with fewer words, code not counted, are no sentences to judge."""
+"""Pieces with fewer words, not counting code and links, are no sentences to judge."""
 
 _ENDS = re.compile(r"(?<=[.!?])(?<!\bal\.)(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z`*(\[\"])")
 _NO_PROSE = re.compile(
     r"^```.*?^```$|^<!-- scripts/.*?^<!-- end|<!--.*?-->|^ {4}[^\n]*$|^\|[^\n]*$|^#[^\n]*$|!\[[^\]]*\]\([^)]*\)",
     re.DOTALL | re.MULTILINE,
 )
+_NO_WORDS = re.compile(r"``?[^`]+``?|\[[^\]]*\]\([^)]*\)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LIST_ITEM = re.compile(r"^ {0,3}(?:[-*]|\d+\.) ", re.MULTILINE)
 
@@ -44,7 +45,7 @@ def sentences(text: str) -> Iterator[str]:
     """The sentences of prose, with single spaces; blocks end at empty lines and at list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
-            if len(_WORD.findall(re.sub(r"``?[^`]+``?", "", sentence))) >= FEWEST_WORDS:
+            if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
                 yield sentence
 
 

@@ -51,7 +51,7 @@ CODE = re.compile(
     r"|\S*\w[_/=.(]\w\S*|\w+\(|<[^>]*>|\b\w*[a-z][A-Z]\w*|\w+(?:-\w+)+"  # names, paths, tags, compounds
     r"|\b\w+(?:, \w+)*:(?= )|\"[A-Z][^\"]{20,}\""  # arguments in a docstring, titles
 )
-NOT_PROSE = re.compile(r"outside lower center|attention beside these|[^ ]*\|[^ ]*")
+NOT_PROSE = re.compile(r"outside lower center|attention beside these|pipeline_tag: summarization|[^ ]*\|[^ ]*")
 """Strings of a few words that only programs read, such as regular expressions."""
 WORDS = re.compile(r"[A-Za-z]{2,}")
 

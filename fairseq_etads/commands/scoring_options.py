@@ -17,8 +17,12 @@ def metric_names(text: str) -> List[str]:
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
 
-def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None:
-    """Add the options for scoring summaries; ``resamples`` is the default of --bootstrap."""
+def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
+    """Add the options for scoring summaries.
+
+    Args:
+        resamples: the default of --bootstrap. without: what its help says of 0.
+    """
     add = parser.add_argument
     add(
         "--metrics",
@@ -61,7 +65,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None
         "ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
-    add("--bootstrap", metavar="N", type=int, default=resamples, help="number of resamples (default: %(default)s)")
+    add("--bootstrap", metavar="N", type=int, default=resamples, help=f"resamples{without} (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
     add("--jobs", metavar="N", type=int, default=1, help="number of processes; it does not change the scores")
     add("--json", metavar="FILE", help="also write everything to FILE")

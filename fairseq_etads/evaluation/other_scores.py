@@ -250,19 +250,23 @@ def score_texts(
 
 
 def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Means, 95 % intervals and signatures, in types that JSON has."""
-    low, high = bootstrap_intervals(figures, bootstrap, seed).tolist()
+    """Means, 95 % intervals (None without resamples) and signatures, in types that JSON has."""
+    intervals: List[Any] = [None for _ in heads]
+    if bootstrap:
+        intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
     means = figures.mean(axis=0).tolist()
     made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     return {
-        "scores": {head: {"mean": means[i], "interval": [low[i], high[i]]} for i, head in enumerate(heads)},
+        "scores": {head: {"mean": means[i], "interval": intervals[i]} for i, head in enumerate(heads)},
         "signatures": [f"{signature}|{made}" for signature in signatures],
     }
 
 
 def format_table(report: Dict[str, Any]) -> str:
     """Format the report of :func:`describe` for the terminal; no newline at the end."""
-    rows = [f"{'score':<12} {'mean':>7}   95 % interval"]
+    has_intervals = all(score["interval"] for score in report["scores"].values())
+    rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():
-        rows.append(f"{head:<12} {score['mean']:7.2f}   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]")
+        shown = f"   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]" if has_intervals else ""
+        rows.append(f"{head:<12} {score['mean']:7.2f}{shown}")
     return "\n".join([*rows, *report["signatures"]])

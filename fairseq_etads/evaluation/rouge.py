@@ -54,14 +54,17 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval."""
+    """Mean scores of one metric over all pairs, from 0 to 100, each with the (low, high) of its 95 % interval.
+
+    Without resamples, there are no intervals.
+    """
 
     f1: float
     precision: float
     recall: float
-    f1_interval: Tuple[float, float]
-    precision_interval: Tuple[float, float]
-    recall_interval: Tuple[float, float]
+    f1_interval: Optional[Tuple[float, float]] = None
+    precision_interval: Optional[Tuple[float, float]] = None
+    recall_interval: Optional[Tuple[float, float]] = None
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,13 @@ class RougeReport:
             interval: the one of ``FIGURES`` to show with its interval.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
-        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}   95 % interval of {FIGURES[interval]}"]
+        found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
+        heading = f"   95 % interval of {FIGURES[interval]}" if all(found.values()) else ""
+        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}{heading}"]
         for name, score in self.scores.items():
             means = f"{score.f1:7.2f} {score.precision:7.2f} {score.recall:7.2f}"
-            low, high = getattr(score, f"{interval}_interval")
-            rows.append(f"{'ROUGE-' + name[5:]:<{width}} {means}   [{low:.2f}, {high:.2f}]")
+            shown = f"   [{found[name][0]:.2f}, {found[name][1]:.2f}]" if heading else ""
+            rows.append(f"{'ROUGE-' + name[5:]:<{width}} {means}{shown}")
         return "\n".join([*rows, f"{self.empty} of {self.n} hypotheses are empty", self.signature])
 
 
@@ -330,16 +335,18 @@ def make_report(
 
     Args:
         references: how many references each hypothesis has.
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
     """
-    check_at_least(1, bootstrap=bootstrap)
-    check_at_least(0, seed=seed)
+    check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
-    low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
+    intervals: List[Any] = [[] for _ in means]
+    if bootstrap:
+        low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
+        intervals = [list(zip(low[m], high[m])) for m in range(len(means))]
     made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
     mark = settings.sentence_mark
     return RougeReport(
-        scores={name: Score(*means[m], *zip(low[m], high[m])) for m, name in enumerate(settings.metrics)},
+        scores={name: Score(*means[m], *intervals[m]) for m, name in enumerate(settings.metrics)},
         signature=f"ROUGE|{settings.signature(references)}|{made}",
         n=len(scores),
         empty=sum(not split_summary(text, mark, split_sentences=False) for text in hypotheses),
@@ -362,7 +369,7 @@ def rouge(
         hypotheses: n summaries. An empty one scores 0 and counts in the means.
         references: n texts, or several sets of n texts each, as in several files; the setting ``multi`` selects how
             several count. An empty text stands for a missing reference; a summary that has no other reference scores 0.
-        bootstrap: resamples for the intervals. seed: of the resamples.
+        bootstrap: resamples for the intervals; 0: no intervals. seed: of the resamples.
         jobs: processes that share the work; their number does not change the result.
         progress: show a bar on stderr if that is a terminal.
         settings: the arguments of :class:`Settings`.
@@ -373,8 +380,8 @@ def rouge(
         TypeError: there is no such setting.
     """
     chosen = Settings(**settings)
-    check_at_least(1, bootstrap=bootstrap, jobs=jobs)
-    check_at_least(0, seed=seed)
+    check_at_least(1, jobs=jobs)
+    check_at_least(0, bootstrap=bootstrap, seed=seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = pair_scores(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

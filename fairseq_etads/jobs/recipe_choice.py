@@ -116,8 +116,11 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
         return None
     if args.recipe == "paper":
         return None
+    before = record["asked"] if record and isinstance(record.get("asked"), dict) else {}
+    if args.recipe is None:
+        args.recipe, args.minutes = before.get("recipe"), args.minutes or before.get("minutes")
     asked = {"recipe": args.recipe, "arch": args.arch, "minutes": args.minutes, "given": args.given}
-    if record and record.get("asked") == asked:
+    if record and before == asked:
         return Recipe(
             **{name: record[name] for name in ("train", "decoding", "steps", "epochs", "minutes", "says")},
             name=record["recipe"],

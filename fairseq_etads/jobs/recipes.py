@@ -1,15 +1,15 @@
-"""The best settings by name: what ``scripts/train.sh --recipe`` fills in, by the data, the machine and the time.
+"""The best settings by name, chosen by the data, the machine and the time; for ``scripts/train.sh --recipe``.
 
 Nothing here imports torch or fairseq, reads a file or asks the machine: :func:`choose` is a function of its arguments.
 
-What the numbers rest on is measured in docs/experiments.md: a rate of 6e-3 for Muon at width 128, no dropout where no
-text is read often enough to be learnt by heart, relative and narrow focus, the pointer that continues, neighbours,
-word vectors and output bias from the training text, a vocabulary that grows with the text. Settings of ``large`` follow
-the same rules to the sizes of the paper; they were not measured.
+docs/experiments.md has the measurements behind the numbers: a rate of 6e-3 for Muon at width 128 and no dropout where
+no text is read often enough to be learnt by heart, and half the rate with dropout where it is; relative and narrow
+focus; the pointer that continues; neighbours, word vectors and output bias from the training text. The settings of
+``large`` follow the same rules to the sizes of the paper; they were not measured.
 """
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 from ..search.lengths import Lengths, bounds
@@ -26,6 +26,8 @@ FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
 """Words that training reads in an epoch: with fewer, small is the default; with more, and a GPU, large."""
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
 """Floating-point operations in a second of training; of the GPU, a guess."""
+SOME_EPOCHS = 3
+"""With fewer, no text is learnt by heart, and more steps are worth more than long batches."""
 FILLED = 0.88
 """The share of a batch's tokens that are no padding, where batches are sorted by length."""
 
@@ -70,7 +72,8 @@ class Size:
         minutes: that a training takes at most. core_minutes: the same, divided among all cores, if it is not 0.
         most_epochs: at most so many. truncation: the percentage of documents that are read whole, and the longest
             document and summary that are.
-        max_tokens: source tokens of a batch. rate: of Muon. smoothing: of labels.
+        max_tokens: source tokens of a batch, of which half are taken where there are few epochs.
+        rate: of Muon, where there are few epochs, and half of it where there are more. smoothing: of labels.
     """
 
     layers: int
@@ -139,7 +142,7 @@ def vocabulary(data: Data) -> int:
 
 def dropout(epochs: float) -> float:
     """None where texts are read fewer than three times; then more with every epoch, up to 0.3."""
-    return 0.0 if epochs < 3 else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
+    return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
 def choose(
@@ -163,29 +166,59 @@ def choose(
         options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
     )
     read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
-    max_tokens = options.number("--max-tokens", size.max_tokens)
     if minutes is None:
         minutes = size.core_minutes / (machine.speed / CORE_SPEED) if size.core_minutes else size.minutes
-    pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
-    known = vocabulary(data)
-    seconds = _operations(size, options, read, pairs, known) / machine.speed
-    steps_of_epoch = max(data.pairs / pairs, 1)
-    steps = options.number("--max-update", 0)
-    if not steps:
-        epochs = options.number("--max-epoch", 0) or size.most_epochs
-        steps = max(int(min(minutes * 60 / seconds, epochs * steps_of_epoch)), 1)
-    epochs = steps / steps_of_epoch
+    plan = _plan(size, size.max_tokens, data, machine, options, read, minutes)
+    if plan.epochs < SOME_EPOCHS:
+        plan = _plan(size, size.max_tokens // 2, data, machine, options, read, minutes)
+    steps, epochs = plan.steps, plan.epochs
     train = [
         *_model(size, arch, data, options),
         *_optimiser(size, steps, epochs, options),
-        *("--max-tokens", str(max_tokens), "--max-update", str(steps)),
+        *([] if machine.gpus else ["--num-workers", "0"]),
+        *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
     lengths = bounds(data.summaries.percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
-    found = Recipe(name, train, decoding, steps, epochs, steps * seconds / 60)
-    found.says.extend(_sentences(found, size, machine, data, pairs, options))
+    found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
+    found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
     return found
+
+
+class _Plan(NamedTuple):
+    """How a training divides its time: the tokens and pairs of a batch, steps, epochs and minutes."""
+
+    max_tokens: int
+    pairs: float
+    steps: int
+    epochs: float
+    minutes: float
+
+
+def _plan(
+    size: Size,
+    max_tokens: int,
+    data: Data,
+    machine: Machine,
+    given: "_Given",
+    read: Tuple[float, float],
+    minutes: float,
+) -> _Plan:
+    """The steps that there is time for, with batches of so many tokens if no others are given.
+
+    Args:
+        read: tokens of a document and of a summary, as they are cut.
+    """
+    max_tokens = given.number("--max-tokens", max_tokens)
+    pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
+    seconds = _operations(size, given, read, pairs, vocabulary(data)) / machine.speed
+    steps_of_epoch = max(data.pairs / pairs, 1)
+    steps = given.number("--max-update", 0)
+    if not steps:
+        most_epochs = given.number("--max-epoch", 0) or size.most_epochs
+        steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
+    return _Plan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
 class _Given:
@@ -221,6 +254,8 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     found += ["--pointer", pointer]
     if pointer != "none":
         found.append("--pointer-continue")
+    if not data.one_dictionary:
+        found.append("--no-share-all-embeddings")
     if arch in _WITH_FOCUS and given.text("--focus-layers", "all") != "none":
         count = given.number("--encoder-attention-heads", size.heads)
         narrow = ["2"] * min(count * 3 // 4, count - 1)
@@ -237,10 +272,12 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
     """The options of training; those of another optimiser, schedule or criterion than the recipe's are left out."""
     optimiser = given.text("--optimizer", "muon")
-    rate = size.rate if optimiser == "muon" else size.rate / 4
+    rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
+    if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
+        found.append("--fp16-no-flatten-grads")  # matrices stay matrices
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):

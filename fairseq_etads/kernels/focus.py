@@ -8,6 +8,8 @@ Source: You et al. 2019, "Improving Abstractive Document Summarization with Sali
 section 3.2. docs/etads.md describes the computation and its accuracy.
 """
 
+import functools
+import logging
 from typing import Callable, Optional, Tuple
 
 import torch
@@ -29,13 +31,12 @@ from .focus_columns import (
     with_padding_column,
 )
 
+logger = logging.getLogger(__name__)
+
 EXACT_COLUMNS = {("cpu", None)}
 """Processors, as device type and CUDA capability, where fused attention is known to add float32 columns exactly.
 torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
 yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be added here.
-
-torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
-yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be entered here.
 """
 LONGEST_BIAS = 512
 """Longest document, in tokens with padding, for which the focal bias is built at once (form "bias") and kept for
@@ -157,14 +158,44 @@ def focus_form(
     return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
-def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """:func:`focus_form` for queries (B, H, S, D) and the dtype ``work`` of the computation."""
-    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+FUSED_WIDTHS = 4
+"""torch's fused attention with a float32 mask on GPUs reads heads whose width is a multiple of this."""
+
+
+def _has_exact_products(device_type: str) -> bool:
+    """Whether torch has not been allowed to round the factors of float32 products to fewer bits (TF32, bfloat16)."""
     try:
-        exact_products = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # newer torch with the precision set for only one kind of operation
-        exact_products = False
-    return focus_form(q.device.type, work, capability, q.shape[2], exact_products)
+        exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # newer torch, where the precision was set for some kind of operation only
+        return False
+    backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
+    own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
+    return exact and own in ("ieee", "none")
+
+
+def _default_form(q: Tensor, work: torch.dtype) -> str:
+    """:func:`focus_form` of queries (B, H, S, D) that are computed with in ``work``; the log tells of other forms."""
+    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+    form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
+    if form != "columns":
+        _say(form, q.device.type, capability, q.is_cuda and q.shape[3] % FUSED_WIDTHS > 0)
+    return form
+
+
+@functools.cache
+def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]], is_plain: bool) -> None:
+    """Log once that, and why, focus-attention takes memory for each pair of words."""
+    device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
+    of_what = "all queries" if form == "bias" else "a block of queries"
+    logger.info(
+        f"focus-attention on {device}: its products are not known to be exact, so the bias of {of_what} is added in "
+        "float32, a number for each pair of words"
+    )
+    if is_plain:
+        logger.warning(
+            f"focus-attention on {device}: torch fuses attention for widths of heads that are multiples of "
+            f"{FUSED_WIDTHS} only, so here it also keeps the weights of {of_what}"
+        )
 
 
 def focus_attention(

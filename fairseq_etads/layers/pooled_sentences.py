@@ -125,9 +125,9 @@ class PooledSentences(nn.Module):
         super().__init__()
         self.features = SentenceFeatures(dictionary) if has_features else None
         tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
+        self.places = nn.ModuleList(tables)
         for table in tables:
             nn.init.zeros_(table.weight)  # places that no document of the training has mean nothing
-        self.places = nn.ModuleList(tables)
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)
 

@@ -1,4 +1,4 @@
-"""Source factors in models: the option that names them, their vectors, and the check of a checkpoint's."""
+"""Source factors in models: the option that names them, their vectors, and the check against a checkpoint."""
 
 from typing import Any, Dict, Optional
 
@@ -6,20 +6,20 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 FACTOR_DIM = 16
-"""Width of a factor's vectors in recurrent models where --source-factors gives none."""
+"""Width of a factor's vectors in recurrent models if --source-factors gives none."""
 HELP = (
-    "factors of the documents' words to read: none, all, or a list of names of DATA/factors.json with or without "
+    "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with or without "
     'widths, such as "pos:20,tf" (without: {})'
 )
 _TABLES = "encoder.factors."
 
 
 def parse_factors(value: str, available: Dict[str, Dictionary], default: int = FACTOR_DIM) -> Dict[str, int]:
-    """Width of each factor to read, by its name.
+    """Parse the width of each factor to read, by its name.
 
     Args:
-        value: "none", "all", or a list such as "pos:20,tf". available: the factors that the data has.
-        default: width of those without one.
+        value: "none", "all", or a list such as "pos:20,tf". available: the data's factors. default: width of factors
+            without one.
 
     Raises:
         ValueError: the list is malformed, or the data lacks a factor.
@@ -30,7 +30,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     taken = [factor for factor in available if hasattr(nn.ModuleDict(), factor)]
     if taken:
         raise ValueError(f'--source-factors "{value}": torch needs the name "{taken[0]}"; rename the factor')
-    has = ", ".join(available) if available else "no factors.json, so no factor at all"
+    has = ", ".join(available) if available else "no factors.json, and so no factors"
     if text == "all":
         if not available:
             raise ValueError(f"--source-factors all: DATA has {has}; make the data with etads-prepare --factors")
@@ -52,7 +52,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
 
 def check_given(names: Any, factors: Optional[Tensor]) -> None:
-    """Raise ValueError if a batch does not have the factors that a model reads.
+    """Raise ValueError if a batch lacks the factors that a model reads.
 
     Args:
         names: of the factors that it reads. factors: of the batch (B, S, F); None: it has none.
@@ -60,15 +60,15 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
         raise ValueError(
-            f"the model reads {len(names)} source factors ({', '.join(names) or 'none'}) and the batch has {given}"
+            f"the model reads {len(names)} source factors ({', '.join(names) or 'none'}) but the batch has {given}"
         )
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if weights are of a model that reads other factors, or factors with other values.
+    """Raise ValueError if weights belong to a model with other factors, or factors with other values.
 
     Args:
-        state_dict: a model's weights. tables: those of the model to load them into, by the names of the factors.
+        state_dict: a model's weights. tables: factor tables of the model to load them into, by name.
     """
     end = ".weight"
     trained = {
@@ -77,8 +77,8 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
         raise ValueError(
-            f"the checkpoint was trained with the source factors {_sizes(trained)} and DATA gives "
-            f"{_sizes(present)}: give the data directory with which it was trained"
+            f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA gives {_sizes(present)}: "
+            "give the data directory with which it was trained"
         )
 
 
@@ -87,7 +87,7 @@ def _sizes(factors: Dict[str, int]) -> str:
 
 
 def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
-    """New vectors of the factors' values, in the alphabetical order of the names; those of padding are 0.
+    """Create vectors of the factors' values, in the alphabetical order of the names; padding has the vector 0.
 
     Args:
         widths: of each factor's vectors, by its name. dictionaries: of the values.

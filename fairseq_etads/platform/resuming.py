@@ -1,4 +1,4 @@
-"""Resuming a training: what fairseq's checkpoints lack, and options that differ from the checkpoint's.
+"""Resume a training: additions to fairseq's checkpoints, and options that differ from the checkpoint's.
 
 :func:`install` is called when the plugin is loaded by fairseq-train.
 """
@@ -20,40 +20,40 @@ with deferred(*STATISTICS):
 logger = logging.getLogger(__name__)
 
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
-"""Schedulers that change the rate they find, which is the checkpoint's, and read --lr only at the start."""
+"""Schedulers that modify the current rate, here the checkpoint's, and read --lr only at the start."""
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Options of optimisers that count only where training begins."""
+"""Options of optimisers that only count when training starts."""
 
 
 class _Position(NamedTuple):
-    """A place in an epoch from which its batches are shared out among the workers again."""
+    """A position in an epoch from which its remaining batches are distributed among the workers again."""
 
     epoch: int
     batches: int
-    """How many batches, of all workers together, come before it."""
+    """Number of batches, of all workers together, before it."""
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
-    """fairseq's batches of an epoch, which can be continued by another number of workers or with another --update-freq.
+    """fairseq's batches of an epoch, which another number of workers or another --update-freq can continue.
 
-    fairseq saves how many batches one worker has had, and takes this for the same number of batches of a worker when it
-    resumes. It also shuffles batches after --curriculum epochs only if training is started again there.
+    fairseq saves the number of batches of one worker, and assumes the same number per worker when it resumes. Also, it
+    shuffles batches after --curriculum epochs only if training is restarted there.
     """
 
     _resumed: Optional[_Position] = None
 
     @property
     def iterations_in_epoch(self) -> int:
-        """The number of batches that one worker has had in this epoch."""
+        """Number of batches that one worker has had in this epoch."""
         return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
 
     @property
     def _before(self) -> int:
-        """How many batches, of all workers, had been read in this epoch when training was resumed."""
+        """Number of batches, of all workers, that had been read in this epoch when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
-        """fairseq's state, with the number of batches that all workers have had."""
+        """fairseq's state, with the number of batches of all workers."""
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
@@ -63,10 +63,10 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continue where the batches were saved.
+        """Continue from the saved position.
 
         Raises:
-            ValueError: there is no such place in these batches, or it depends on the number of workers.
+            ValueError: these batches have no such position, or it depends on the number of workers.
         """
         self._resumed = None
         read, workers = state_dict.get("batches_read"), state_dict.get("workers")
@@ -75,9 +75,9 @@ class ResumableBatches(iterators.EpochBatchIterator):
         epoch, found, saved = state_dict["epoch"], len(self.frozen_batches), state_dict.get("batches")
         if read >= found:
             raise ValueError(
-                f"the checkpoint was saved after {read:,} batches of epoch {epoch}, which has only {found:,} with this "
-                "data and these options. Give those that it was trained with, or --reset-dataloader, which begins with "
-                "the first epoch"
+                f"the checkpoint was saved after {read:,} batches of epoch {epoch}, which has only {found:,} with "
+                "this data and these options. Use the data and options of the training, or --reset-dataloader, which "
+                "starts with the first epoch"
             )
         if saved not in (None, found):
             logger.warning(
@@ -87,20 +87,18 @@ class ResumableBatches(iterators.EpochBatchIterator):
             )
         if workers != self.num_shards and self.grouped_shuffling:
             raise ValueError(
-                f"--grouped-shuffling: the order of batches depends on the number of workers, which was {workers} when "
-                f"the checkpoint was saved in the middle of epoch {epoch} and is {self.num_shards} now. Continue with "
-                f"{workers}, or give --reset-dataloader, which begins with the first epoch"
+                f"--grouped-shuffling: the order of batches depends on the number of workers, which was {workers} "
+                f"when the checkpoint was saved in the middle of epoch {epoch} and is {self.num_shards} now. Continue "
+                f"with {workers}, or give --reset-dataloader, which starts with the first epoch"
             )
         if workers == self.num_shards and not state_dict.get("is_shared_out_again"):
             return super().load_state_dict(state_dict)
-        logger.info(
-            f"{self.num_shards} workers share out what is left of epoch {epoch}: {found - read:,} of {found:,} batches"
-        )
+        logger.info(f"{self.num_shards} workers share the rest of epoch {epoch}: {found - read:,} of {found:,} batches")
         self.epoch, self._resumed = epoch, _Position(epoch, read)
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
-        """The batches of this worker in an epoch, or in what is left of it."""
+        """Batches of this worker in an epoch, or in the rest of it."""
         if self._resumed is None or self._resumed.epoch != epoch:
             return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
         with mock.patch.multiple(self, num_shards=1, shard_id=0):
@@ -111,7 +109,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
     def _get_iterator_for_epoch(
         self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
     ) -> Any:
-        if self.reuse_dataloader and self.dataloader is not None:  # its sampler keeps what it was told first
+        if self.reuse_dataloader and self.dataloader is not None:  # its sampler keeps its first arguments
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
@@ -123,17 +121,17 @@ def _saved_options(state: Dict[str, Any], group: str) -> Any:
 
 
 def _update_freq(options: Any, epoch: int) -> int:
-    """The value of --update-freq in an epoch."""
+    """Value of --update-freq in an epoch."""
     values = options.get("update_freq") or [1]
     return int(values[min(epoch, len(values)) - 1])
 
 
 class _Resumption:
-    """What is compared with a checkpoint, and mended in it, before fairseq's trainer reads it.
+    """Comparison with a checkpoint, and its correction, before fairseq's trainer reads it.
 
     Args:
-        trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options of these names, or what
-            --finetune-from-model implies.
+        trainer: fairseq's. reset_optimizer, reset_lr_scheduler: fairseq's options, also implied by
+            --finetune-from-model.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
@@ -159,12 +157,12 @@ class _Resumption:
         self._forget_another_metric(state)
 
     def _keep_position(self, state: Dict[str, Any], path: str) -> None:
-        """Let the position in the epoch hold for another number of workers and for another --update-freq."""
+        """Make the position in the epoch valid for another number of workers and another --update-freq."""
         position = state["extra_state"].get("train_iterator") or {}
         epoch = position.get("epoch", 1)
         if epoch < 1:
             logger.warning(
-                f"{path} does not say how much of the data was read, as crash.pt does not: training begins with the "
+                f"{path} does not record how much of the data was read (like crash.pt): training starts with the "
                 "first epoch"
             )
         workers = _saved_options(state, "distributed_training").get("distributed_world_size")
@@ -177,23 +175,23 @@ class _Resumption:
             position["is_shared_out_again"] = True
 
     def _begin_average(self, state: Dict[str, Any]) -> None:
-        """With --store-ema for a checkpoint without an average: begin it with the checkpoint's weights."""
+        """With --store-ema and a checkpoint without an average: start it from the checkpoint's weights."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
-            logger.info("--store-ema: the checkpoint has no average; it begins with the checkpoint's weights")
+            logger.info("--store-ema: the checkpoint has no average; it starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
 
     def _begin_schedule(self, state: Dict[str, Any]) -> None:
-        """With another --lr-scheduler than the checkpoint's: begin it as if it had been there from the start."""
+        """With another --lr-scheduler than the checkpoint's: act as if it had been used from the start."""
         saved = _saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
         if self.reset_lr_scheduler or saved is None or saved == name:
             return
         updates = state["optimizer_history"][-1]["num_updates"]
-        logger.info(f"--lr-scheduler {name}: takes the place of {saved} from update {updates:,} on")
+        logger.info(f"--lr-scheduler {name}: replaces {saved} from update {updates:,} on")
         state["optimizer_history"][-1]["lr_scheduler_state"] = self.trainer.lr_scheduler.state_dict()
 
     def _note_changed_options(self, state: Dict[str, Any]) -> None:
-        """Keep the options of the optimiser that have changed for :meth:`finish`, in every worker."""
+        """Store changed options of the optimiser for :meth:`finish`, in every worker."""
         saved, now = _saved_options(state, "optimizer"), dict(self.cfg.optimizer)
         if saved.get("_name") != now.get("_name"):
             return
@@ -208,19 +206,19 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """With another --best-checkpoint-metric: the best value so far is none of this metric's."""
+        """With another --best-checkpoint-metric: drop the best value so far, which belongs to the old metric."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
             logger.info(
-                f"--best-checkpoint-metric {now.best_checkpoint_metric}: the best value so far was one of "
-                f"{saved.get('best_checkpoint_metric')} and is forgotten"
+                f"--best-checkpoint-metric {now.best_checkpoint_metric}: the best value so far was for "
+                f"{saved.get('best_checkpoint_metric')} and is dropped"
             )
             for name in ("best", "patience"):
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """Apply what fairseq's trainer does not, after it has read the checkpoint."""
+        """Apply settings that fairseq's trainer ignores, after it has read the checkpoint."""
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
@@ -228,7 +226,7 @@ class _Resumption:
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:
-        """Give the optimiser a changed option, and say so; or say that it keeps what it has."""
+        """Give the optimiser a changed option and log it; or log that it keeps the old one."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
             scheduler = getattr(self.cfg.lr_scheduler, "_name", None)
@@ -236,21 +234,21 @@ class _Resumption:
                 rate = self.trainer.get_lr()
                 logger.warning(
                     f"{flag} {value[0]}: has no effect on a training that is resumed with --lr-scheduler {scheduler}, "
-                    f"which goes on from a rate of {rate:g}; to change it, give --optimizer-overrides "
-                    f"\"{{'lr': {value[0]}}}\""
+                    f"which continues from a rate of {rate:g}; to change it, give --optimizer-overrides \"{{'lr': "
+                    f'{value[0]}}}"'
                 )
             return
         found = [group for group in self.trainer.optimizer.param_groups if _key(group, name, saved)]
         for group in found:
             group[_key(group, name, saved)] = _read(value)
         if found:
-            logger.info(f"{flag} {value}: takes the place of {saved} from update {self.trainer.get_num_updates():,} on")
+            logger.info(f"{flag} {value}: replaces {saved} from update {self.trainer.get_num_updates():,} on")
         elif name in _AT_THE_START:
             logger.warning(f"{flag} {value}: has no effect on a training that is resumed; {saved} stays")
 
 
 def _read(value: Any) -> Any:
-    """The value of an option, which may be a Python literal, such as Adam's betas."""
+    """Parse the value of an option, which may be a Python literal, such as Adam's betas."""
     try:
         return ast.literal_eval(value) if isinstance(value, str) else value
     except (SyntaxError, ValueError):
@@ -258,13 +256,15 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """The name under which a group of an optimiser's parameters has the value of an option; "" if it has not."""
+    """Name of an option in a group of an optimiser's parameters; "" if it has none."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint``: compare and mend the checkpoint first, and apply changed options afterwards."""
+    """Wrap ``Trainer.load_checkpoint``: compare and correct the checkpoint first, and apply changed options
+    afterwards.
+    """
 
     @functools.wraps(load)
     def load_checkpoint(
@@ -291,7 +291,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint``: the count of --patience is saved, too."""
+    """Wrap ``Trainer.save_checkpoint`` to save the count of --patience, too."""
 
     @functools.wraps(save)
     def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
@@ -305,13 +305,15 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
 
 
 def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint``: a training that resumes counts on where it was; fairseq's would count from 0."""
+    """Wrap ``load_checkpoint`` so that a resumed training continues the count of --patience; fairseq would restart at
+    0.
+    """
 
     @functools.wraps(load)
     def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
         extra_state, epoch_itr = load(cfg, trainer, **arguments)
         saved = (extra_state or {}).get("patience")
-        # fairseq takes the best over unless meters or the optimiser are reset, as for --finetune-from-model
+        # fairseq keeps the best value unless meters or the optimiser are reset, as for --finetune-from-model
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
         return extra_state, epoch_itr

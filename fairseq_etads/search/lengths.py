@@ -1,15 +1,15 @@
-"""Lengths of training texts, and the bounds that a search takes from those of summaries. Without torch and fairseq."""
+"""Lengths of training texts, and a search's bounds from the summaries' lengths. Without torch and fairseq."""
 
 from typing import Any, Dict, Iterable, Optional, Sequence
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""Percentiles that checkpoints, model folders and records of recipes have."""
+"""Percentiles stored in checkpoints, model folders and records of recipes."""
 LONG = 40
-"""Tokens: where the median summary has as many, beam search ends summaries too early."""
+"""Number of tokens of the median summary from which beam search ends summaries too early."""
 
 
 class Lengths:
-    """The lengths of many texts in tokens, without end symbols.
+    """Lengths of many texts in tokens, without end symbols.
 
     Args:
         counts: the length of each text; at least one.
@@ -24,21 +24,21 @@ class Lengths:
             raise ValueError("no texts, no lengths")
 
     def mean(self, longest: Optional[int] = None) -> float:
-        """The mean, of texts that are cut after ``longest`` tokens."""
+        """Mean length of texts truncated to ``longest`` tokens."""
         kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
         return sum(kept) / len(kept)
 
     def at(self, percent: int) -> int:
-        """The length that so many texts of a hundred do not exceed."""
+        """Length that ``percent`` of a hundred texts do not exceed."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
-        """The percentiles of :data:`REMEMBERED`, for JSON."""
+        """Percentiles of :data:`REMEMBERED`, for JSON."""
         return {str(percent): self.at(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:
-    """Whether a value is what :meth:`Lengths.percentiles` returns."""
+    """Tell whether a value has the form of :meth:`Lengths.percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
         return False
     found: Sequence[Any] = list(value.values())
@@ -46,14 +46,14 @@ def are_percentiles(value: Any) -> bool:
 
 
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """The shortest and the longest summary of a search, by the percentiles of the training summaries.
+    """Shortest and longest summary of a search, from the percentiles of the training summaries.
 
-    Beam search ends long summaries too early: with the median as their least length, they come out as long as those of
-    training. Summaries of a few words differ in length by what they say; of these, only lengths are kept out than which
-    a tenth is shorter, or a hundredth longer.
+    Beam search ends long summaries too early: with the median as their minimum, they become as long as the training's.
+    The length of short summaries depends on their content; for them the bounds only exclude the shortest tenth and the
+    longest hundredth.
 
     Args:
-        longest: tokens that the model can write.
+        longest: maximum number of tokens that the model can write.
     """
     median = percentiles["50"]
     if median < LONG:

@@ -1,8 +1,7 @@
-"""Raw documents to parts, batches and ids, and ids of summaries to words. Without the dictionary's growing copy tail.
+"""Turn raw documents into parts, batches and ids, and ids of summaries into words. Without a growing copy tail.
 
-In a batch, words that the dictionary does not know get the ids behind its last one, in the order in which they occur.
-The model never looks at them beyond telling them apart, and nothing has to be remembered after the batch, so memory
-does not grow with the number of documents.
+In a batch, words that are not in the dictionary get the ids after its last one, in order of occurrence. The model only
+needs to distinguish them, and they are forgotten after the batch, so memory does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -20,17 +19,16 @@ from .folder.loading import LoadedFolder
 from .picked import Selection
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Characters of a part, about, beyond which no more documents are read ahead."""
+"""Approximate number of characters of a part beyond which no more documents are read ahead."""
 
 
 class Document(NamedTuple):
-    """A document to be summarised.
+    """A document to summarise.
 
     Attributes:
-        number: its place in the input. text: raw. tokens: those that are read. left_out: how many more there are.
-        picked: the sentences to which the tokens belong, if an extractor has picked them; None: all are read.
-        places: with ``picked``, for each token the number of its sentence among them, -1 for a mark. levels: of each
-            of these sentences.
+        number: its place in the input. text: raw. tokens: the tokens that are read. left_out: number of further tokens.
+        picked: the tokens' sentences, if an extractor has selected them; None: all are read. places: with ``picked``,
+            the index of each token's sentence, -1 for a mark. levels: level of each of these sentences.
     """
 
     number: int
@@ -43,12 +41,12 @@ class Document(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Documents, and what a model is given of them.
+    """Documents, and a model's input from them.
 
     Attributes:
         sample: as a fairseq dataset makes it, on the CPU.
-        new_words: the words of the ids behind the source dictionary's last one.
-        padding: how many places of each document's row come before its first token.
+        new_words: the words of the ids after the source dictionary's last one. padding: number of places before the
+            first token in each document's row.
     """
 
     documents: List[Document]
@@ -58,13 +56,13 @@ class Batch(NamedTuple):
 
 
 class TextProcessing:
-    """How raw text becomes what the model reads, and what it writes becomes text.
+    """Conversion of raw text to model inputs, and of model outputs to text.
 
     Args:
         loaded: the model folder.
 
     Attributes:
-        picker: the folder's extractor, which picks the sentences that are read; None: the first tokens are read.
+        picker: the folder's extractor, which selects the sentences to read; None: the first tokens are read.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -81,14 +79,14 @@ class TextProcessing:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
-        """Cut a raw text into tokens, and keep as many as the model reads."""
+        """Tokenise a raw text, and keep the tokens that the model reads."""
         if self.picker is not None:
             return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
-        """The document as its picked sentences, one after the other, with marks between them if training had them."""
+        """The document as its selected sentences in order, with marks between them if training had them."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
@@ -114,7 +112,7 @@ class TextProcessing:
         return tokens
 
     def summary_tokens(self, text: str) -> List[str]:
-        """The tokens of a summary that is given as text; sentence marks stay if the model can write them."""
+        """Tokens of a given summary; sentence marks stay if the model can write them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
         mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         found: List[str] = []
@@ -123,7 +121,7 @@ class TextProcessing:
         return found
 
     def batch(self, documents: List[Document]) -> Batch:
-        """Documents side by side, padded to the longest."""
+        """Collate documents, padded to the longest."""
         new: Dict[str, int] = {}
         known, first_new = self.source.indices, len(self.source)
         rows = []
@@ -138,16 +136,18 @@ class TextProcessing:
         padding = [width - len(row) if self.pads_left else 0 for row in rows]
         for row, ids, start in zip(tokens, rows, padding):
             row[start : start + len(ids)] = torch.tensor(ids)
-        net_input = {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))}
+        sample: Dict[str, Any] = {
+            "id": torch.tensor([document.number for document in documents]),
+            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
+        }
         if self._factors:
-            net_input["factors"] = self._factor_values(documents, tokens, padding)
-        sample = {"id": torch.tensor([document.number for document in documents]), "net_input": net_input}
+            sample["net_input"]["factors"] = self._factor_values(documents, tokens, padding)
         return Batch(documents, sample, list(new), padding)
 
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
-        """The level of each token's sentence (B, S, 1), by the dictionary of the factor."""
+        """Level of each token's sentence (B, S, 1), by the dictionary of the factor."""
         words = self._levels
-        assert words is not None, "the summarizer has refused other factors"
+        assert words is not None, "the summariser has refused other factors"
         values = torch.full_like(tokens, words.pad())
         for row, document, start in zip(values, documents, padding):
             levels = [document.levels[place] if place >= 0 else SENTENCE_MARK for place in document.places]
@@ -156,19 +156,19 @@ class TextProcessing:
         return values[:, :, None]
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """The tokens of a summary as text, and where each stands in ``ids`` (T,), whose start and end symbols go."""
+        """Spell the tokens of a summary, and give their places in ``ids`` (T,) without start and end symbols."""
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
         spelled = self.spell_all(ids, batch)
         return places, [spelled[place] for place in places]
 
     def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
-        """All tokens of a summary (T,) as text, its start and end symbols, too."""
+        """Spell all tokens of a summary (T,), including its start and end symbols."""
         first_new = len(self.source)
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
-        """The text that tokens make."""
+        """Join tokens into text."""
         line = " ".join(tokens)
         if self.subwords is not None:
             line = self.subwords.decode(line)
@@ -176,7 +176,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Where each token of a document stands in its raw text; None where that cannot be told."""
+        """Characters of each token in the raw document; None where they cannot be determined."""
         spelled = [self._spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
@@ -198,7 +198,7 @@ class TextProcessing:
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
-        """Whether two neighbouring tokens belong to one word."""
+        """Tell whether two neighbouring tokens belong to one word."""
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
@@ -206,18 +206,18 @@ class TextProcessing:
         return self.subword_kind == "gpt2" and not self._spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
-        """The word that the tokens of one word make."""
+        """Join the tokens of one word."""
         return "".join(map(self._spelling, tokens)).strip() or "".join(tokens)  # "▁" alone has no letters
 
     def shown(self, token: str) -> str:
-        """A token without the marks of subwords; empty for the end symbol."""
+        """Spell a token without the marks of subwords; empty for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """The texts with their numbers, in parts of at most ``read_ahead``; fewer long ones.
+    """Yield numbered texts in parts of at most ``read_ahead``; fewer if texts are long.
 
-    If reading a text raises an error, the texts before it come first.
+    If reading a text raises an error, the preceding texts come first.
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
@@ -243,7 +243,7 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """The documents by length, in parts of at most ``max_tokens`` with padding; a longer one is alone."""
+    """Group documents by length, in batches of at most ``max_tokens`` with padding; a longer document is alone."""
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):
         if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:

@@ -1,4 +1,4 @@
-"""The extractor of a model folder: scores all sentences of a raw document, and picks those that are summarised."""
+"""The extractor of a model folder: scores all sentences of a raw document, and selects the ones to summarise."""
 
 from typing import Dict, List, NamedTuple, Tuple
 
@@ -12,17 +12,17 @@ from .picked import PickedSentence, Selection
 
 
 class Pick(NamedTuple):
-    """The picked sentences of a document, and of each its level, a value of the factor salience."""
+    """The selected sentences of a document, each with its level, a value of the factor salience."""
 
     selection: Selection
     levels: Tuple[str, ...]
 
 
 class SentencePicker:
-    """Picks sentences of raw documents. Threads may share it.
+    """Selects sentences of raw documents. Threads may share it.
 
     Args:
-        loaded: the extractor's own folder. picking: how it picks.
+        loaded: the extractor's own folder. picking: its method of selection.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking):
@@ -32,7 +32,7 @@ class SentencePicker:
         self.picking = picking
 
     def pick(self, text: str, line: str) -> Pick:
-        """Pick sentences of a document.
+        """Select sentences of a document.
 
         Args:
             text: raw. line: the same, cleaned, with or without sentence marks.
@@ -54,7 +54,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels)
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """The sentences of a line that have tokens, as text and as tokens."""
+        """Sentences of a line that have tokens, as text and as tokens."""
         texts: List[str] = []
         tokens: List[List[str]] = []
         for sentence in self._tokenizer.sentences(line):
@@ -68,8 +68,8 @@ class SentencePicker:
 
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """The probability of each sentence, 0 of those beyond the length that the extractor reads."""
-        known = self._dictionary.indices
+        """Probability of each sentence, 0 beyond the length that the extractor reads."""
+        known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}
         ids: List[int] = []
         for number, sentence in enumerate(sentences):

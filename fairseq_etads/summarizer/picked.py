@@ -1,4 +1,4 @@
-"""The sentences of a long document that an extractor has picked for the summariser, as plain data."""
+"""The sentences of a long document that an extractor has selected for the summariser, as plain data."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -6,13 +6,13 @@ from typing import Any, Dict, Optional, Tuple
 
 @dataclass(frozen=True)
 class PickedSentence:
-    """A sentence that was picked.
+    """A selected sentence.
 
     Attributes:
-        text: white space and invisible characters cleaned.
-        start, end: the characters text[start:end] of the raw document; None where they cannot be told.
-        number: which of the document's sentences it is, from 0.
-        probability: with which the extractor finds that a summary uses it.
+        text: white space and invisible characters cleaned. start, end: the characters text[start:end] of the raw
+        document; None where they cannot be determined.
+    number: its index among the document's sentences, from 0.
+    probability: the extractor's probability that a summary uses it.
     """
 
     text: str
@@ -24,11 +24,11 @@ class PickedSentence:
 
 @dataclass(frozen=True)
 class Selection:
-    """All of a document's sentences were scored, and these were picked.
+    """Sentences selected after scoring all of a document's sentences.
 
     Attributes:
-        sentences: the picked ones, in the document's order. total: how many the document has. words: of the document,
-            between white space.
+        sentences: the selected ones, in the document's order. total: number of the document's sentences. words: number
+            of its words, separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -36,6 +36,6 @@ class Selection:
     words: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """As JSON can hold it."""
+        """The selection as JSON types."""
         sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
         return {"sentences": sentences, "total": self.total, "words": self.words}

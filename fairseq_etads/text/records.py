@@ -221,7 +221,9 @@ def _files_of(folder: Path) -> List[Path]:
 
 
 def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    lines = (numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip())
+    lines: Iterator[Tuple[int, str]] = (
+        numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
+    )
     if not column:
         column, read = _find_column(lines, path)
         lines = itertools.chain(read, lines)

@@ -64,13 +64,13 @@ def test_changed_options_of_the_optimiser_count_and_are_announced(corpus, tmp_pa
     train(corpus / "bin", tmp_path / "save", *MUON, "--max-update", "2")
     options = ["--muon-momentum", "0.5", "--weight-decay", "0.25", "--max-update", "3"]
     log = train(corpus / "bin", tmp_path / "save", *MUON, *options).stdout
-    assert "--muon-momentum 0.5: takes the place of 0.95 from update 2 on" in log
-    assert "--weight-decay 0.25: takes the place of 0.0 from update 2 on" in log
+    assert "--muon-momentum 0.5: replaces 0.95 from update 2 on" in log
+    assert "--weight-decay 0.25: replaces 0.0 from update 2 on" in log
     groups = checkpoint(tmp_path / "save")["last_optimizer_state"]["param_groups"]
     assert [group["momentum"] for group in groups] == [None, 0.5]
     assert [group["weight_decay"] for group in groups] == [0.25, 0.25]
     again = train(corpus / "bin", tmp_path / "save", *MUON, *options[:-1], "4").stdout
-    assert "takes the place" not in again
+    assert "replaces" not in again
 
 
 def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path):
@@ -94,11 +94,11 @@ def test_another_scheduler_begins_where_the_training_is(scheduler, begun, corpus
     save = resumed(begun, tmp_path / "save")
     more = ["--max-update", "5", "--lr-scheduler", scheduler, *options.get(scheduler, [])]
     log = train(corpus / "bin", save, *more).stdout
-    assert f"--lr-scheduler {scheduler}: takes the place of fixed from update 4 on" in log
+    assert f"--lr-scheduler {scheduler}: replaces fixed from update 4 on" in log
     if scheduler == "inverse_sqrt":
         assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.0003125"]
     fixed = train(corpus / "bin", save, "--max-update", "6").stdout
-    assert f"--lr-scheduler fixed: takes the place of {scheduler} from update 5 on" in fixed
+    assert f"--lr-scheduler fixed: replaces {scheduler} from update 5 on" in fixed
 
 
 def test_an_average_may_be_added(begun, corpus, tmp_path):
@@ -106,7 +106,7 @@ def test_an_average_may_be_added(begun, corpus, tmp_path):
     start = checkpoint(begun)["model"]
     options = ["--store-ema", "--ema-decay", "0.5", "--max-update", "5"]
     log = train(corpus / "bin", save, *options).stdout
-    assert "--store-ema: the checkpoint has no average; it begins with the checkpoint's weights" in log
+    assert "--store-ema: the checkpoint has no average; it starts from the checkpoint's weights" in log
     state = checkpoint(save)
     layers = [name for name in start if ".layers." in name]  # fairseq averages a table several times that is shared
     for name in layers:
@@ -131,7 +131,7 @@ def test_the_best_value_of_another_metric_is_forgotten(corpus, tmp_path):
 
     validate(tmp_path / "save", "--max-update", "2", "--patience", "3")
     log = validate(tmp_path / "save", "--max-update", "3", "--best-checkpoint-metric", "ppl", "--lr", "0")
-    assert "--best-checkpoint-metric ppl: the best value so far was one of loss and is forgotten" in log
+    assert "--best-checkpoint-metric ppl: the best value so far was for loss and is dropped" in log
     state = checkpoint(tmp_path / "save")["extra_state"]
     assert state["best"] == state["val_loss"]
 

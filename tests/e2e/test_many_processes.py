@@ -99,7 +99,7 @@ def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, th
     logs = [train_by(*first, "--max-update", "1"), train_by(*then, "--max-epoch", "2")]
     pairs = [float(number) for log in logs for number in re.findall(r"train_inner.* epoch 001:.* bsz=([\d.]+)", log)]
     assert sum(pairs) == 70, "every pair is read once in the first epoch"
-    assert "share out what is left of epoch 1" in logs[1]
+    assert "share the rest of epoch 1" in logs[1]
     if first != (1, 1):
         train(tmp_path / "one", "--update-freq", "2", "--max-epoch", "2")
         check_same("two", "one", tmp_path)

@@ -147,6 +147,8 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
     assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
     assert "WARNING" not in first, "nothing was cut short"
+    assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
+    assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 2, "said for both summaries"
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
     check_model_folder(out, tmp_path)
@@ -154,9 +156,9 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
 def check_model_folder(run, tmp_path):
     """The run's folder gives the run's summaries, also after a kill in the middle."""
-    options = ["--beam", "5", "--min-len", "4", "--max-len", "30", "--no-repeat-ngram-size", "2"]
-    said = run_command(["etads-export", str(run), "model", *options], cwd=tmp_path).stdout
+    said = run_command(["etads-export", str(run), "model"], cwd=tmp_path).stdout
     assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
+    assert "by the training summaries, summaries are written with --min-len 4 --max-len 15 --no-repeat-ngram" in said
     assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
     documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
@@ -263,7 +265,7 @@ def train_by(tmp_path, code, *options):
     stand_in.write_text(f"#!/bin/sh\n{code}\n")
     stand_in.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(SCRIPTS / "train.sh"), "--prepared", "prepared", "--out", "a run", *options]
+    command = [str(SCRIPTS / "train.sh"), "--recipe", "paper", "--prepared", "prepared", "--out", "a run", *options]
     return subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
 
 

@@ -176,7 +176,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
     cfg = copy.deepcopy(_plain_config())
     with open_dict(cfg):
         cfg.common.cpu = device == "cpu"
-        cfg.common.fp16_init_scale = 8
+        cfg.common.fp16_init_scale, cfg.common.fp16_no_flatten_grads = 8, True
         cfg.distributed_training.distributed_world_size = 1
         if number_format != "fp32":
             name = number_format.replace("-", "_")
@@ -195,6 +195,8 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
         model = task.build_model(model_config(arch, **{**sizes_of(arch), **options}))
     name, more = criterion or ("summarization_nll", {})
     loss = task.build_criterion(options_of_criterion(name, **more))
+    with open_dict(cfg):  # for checkpoints
+        cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))
     trainer = Trainer(cfg, task, model, loss)
     return trainer, sample_for(arch, model)
 

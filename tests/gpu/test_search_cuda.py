@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 DOCUMENTS = [[5, 6, 43, 7, 46, 9, 12, 15, 20], [8, 9, 47, 47, 10, 30], [10], [11, 22, 31, 48, 12]]
 PREFIX = torch.tensor([[5, 6], [8, PAD], [10, 2], [PAD, PAD]])
-REQUIRED = pack_constraints([[torch.tensor([5, 6]), torch.tensor([20])], [torch.tensor([8])], [], [torch.tensor([48])]])
+PHRASES = [[torch.tensor([5, 6]), torch.tensor([20])], [torch.tensor([8])], []]
+REQUIRED = pack_constraints([*PHRASES, [torch.tensor([22])]])
+COPIED = pack_constraints([*PHRASES, [torch.tensor([48])]])
 ALLOWED = [number for number in range(2, 50) if number % 3]
 OPTIONS = {
     "plain": {},
@@ -42,7 +44,7 @@ OPTIONS = {
     "allowed": {"search_strategy": lambda d: fairseq_search.PrefixConstrainedBeamSearch(d, lambda *_: ALLOWED)},
     "required, ordered": {
         "search_strategy": lambda d: fairseq_search.LexicallyConstrainedBeamSearch(d, "ordered"),
-        "constraints": REQUIRED,
+        "constraints": COPIED,
     },
     "required, unordered": {
         "search_strategy": lambda d: fairseq_search.LexicallyConstrainedBeamSearch(d, "unordered"),
@@ -89,7 +91,7 @@ def search(kind, device, **options):
     """The hypotheses of all documents, how often the decoder was called, and the waits."""
     models, task = models_of(kind)
     dictionary = task.target_dictionary
-    options = {"beam_size": 4, "max_len_b": 20, "min_len": 1, **options}
+    options = {"beam_size": 4, "max_len_b": 12, "min_len": 1, **options}
     if "search_strategy" in options:
         options["search_strategy"] = options["search_strategy"](dictionary)
     call = {name: options.pop(name).to(device) for name in CALL if name in options}

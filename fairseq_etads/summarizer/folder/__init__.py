@@ -1,4 +1,4 @@
-"""A model folder: all that summarising needs, in files that anyone can read and that run no code when they are loaded.
+"""A model folder: everything needed for summarising, in readable files that run no code when they are loaded.
 
 config.json          architecture and options, lengths, text processing, defaults of decoding; see ``config.py``
 model.safetensors    the weights, tied ones once

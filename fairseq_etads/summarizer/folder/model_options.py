@@ -1,4 +1,4 @@
-"""The options of a model as JSON, and back: only plain values of the types that the architecture declares."""
+"""Convert the options of a model to JSON, and back: only plain values of the types that the architecture declares."""
 
 import re
 from dataclasses import fields
@@ -14,21 +14,22 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""What an option that is a text may look like. fairseq evaluates some as Python: no such text calls anything. Nor does
-OmegaConf, which replaces ``${…}``."""
+"""Pattern of allowed texts in options. fairseq evaluates some as Python, but no such text calls anything; OmegaConf
+replaces ``${…}``, which it excludes, too.
+"""
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Options that name a file outside of the folder, of which only training has need."""
+"""Options that name a file outside of the folder; only training needs these files."""
 
 
 def architectures(extract: bool = False) -> List[str]:
-    """The names of the architectures that a folder may have: this project's, which write summaries.
+    """Names of the architectures that a folder may have: this project's, if they write summaries.
 
     Args:
-        extract: those of extractors instead, which give probabilities of sentences.
+        extract: list extractors instead, which give probabilities of sentences.
     """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
@@ -37,7 +38,7 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Option -> its default; raises InputError for an architecture that is not this project's."""
+    """Map an architecture's options to their defaults; raises InputError for one from outside this project."""
     system = system_of(f"--arch {architecture}")
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
@@ -51,7 +52,7 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """The options of a checkpoint's model as plain values; files that only training reads are left out.
+    """Convert the options of a checkpoint's model to plain values; files that only training reads are left out.
 
     Args:
         extracts: whether it is an extractor.
@@ -67,10 +68,10 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
 
 
 def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
-    """Check options that come from elsewhere.
+    """Check options from an untrusted source.
 
     Args:
-        largest: the largest dimension that weights of the model have; no width can be larger.
+        largest: the largest dimension of the model's weights; no width can be larger.
         extracts: whether it is an extractor.
 
     Raises:
@@ -105,7 +106,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Whether a text says which convolutions a model has, such as "[(512, 3)] * 20", and none is wider than can be."""
+    """Tell whether a text describes valid convolutions, such as "[(512, 3)] * 20", none wider than possible."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
@@ -113,5 +114,5 @@ def _are_convolutions(text: str, largest: int) -> bool:
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """What ``task.build_model`` builds a model of this architecture from."""
+    """Make the configuration from which ``task.build_model`` builds a model of this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

@@ -66,6 +66,12 @@ def test_meteor_knows_synonyms(files, wordnet, tmp_path, capsys):
     assert out.splitlines()[-2].startswith("METEOR ") and "ROUGE-1" in out
 
 
+def test_without_resamples_other_scores_have_no_intervals_either(files, wordnet, capsys):
+    assert main([*files, "--also", "meteor", "--wordnet", wordnet, "--bootstrap", "0"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^METEOR +48\.\d\d$", out, re.MULTILINE) and "interval" not in out
+
+
 def test_the_best_of_several_references_counts_and_empty_ones_do_not(files, wordnet, tmp_path):
     other = write(tmp_path / "other.txt", ["nothing", "", "", "dogs sleep"])
     lines = tmp_path / "lines.jsonl"

@@ -312,7 +312,7 @@ def test_two_dictionaries_are_refused_in_words():
 def test_a_checkpoint_with_another_number_of_known_words_is_refused_in_words():
     weights = pointer_model().state_dict()
     weights["encoder.embed_tokens.weight"] = weights["encoder.embed_tokens.weight"][:-1]
-    with pytest.raises(ValueError, match="has 44 known words and the checkpoint was trained with 43"):
+    with pytest.raises(ValueError, match="has 44 known words, but the checkpoint was trained with 43"):
         pointer_model().load_state_dict(weights)
 
 

@@ -75,7 +75,7 @@ def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
         assert "decoder.embed_positions.weight: 50 of 101 positions" in record.message
         rows = model.decoder.embed_positions.weight
         assert torch.equal(rows[:52], plain.decoder.embed_positions.weight) and not torch.equal(rows[52], rows[51])
-        assert any("does not say which dictionary" in r.message for r in caplog.records)
+        assert any("does not record its dictionary" in r.message for r in caplog.records)
 
 
 def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
@@ -138,7 +138,7 @@ def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
         load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
     path = save(recurrent(), tmp_path / "gru.pt")
-    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
+    with pytest.raises(ValueError, match=r"no matching weight for this model; .*decoder.cell.weight_ih"):
         load_initial_weights(model, path, task)
     torch.save({"weights": 1}, tmp_path / "x.pt")
     with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):

@@ -331,7 +331,7 @@ def test_learned_positions_that_do_not_reach_are_refused_in_words():
 def test_weights_of_other_lengths_name_the_option(side):
     """Training may resume without its original --truncate-source."""
     trained = make_model("etads", make_task(**{f"truncate_{side}": 30}))
-    with pytest.raises(ValueError, match=rf"has learnt 31 positions.*--truncate-{side} 30"):
+    with pytest.raises(ValueError, match=rf"has 31 learned positions.*--truncate-{side} 30"):
         make_model("etads").load_state_dict(trained.state_dict())
 
 

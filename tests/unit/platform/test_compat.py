@@ -12,6 +12,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import iterators
 from fairseq.file_io import PathManager
+from fairseq.nan_detector import NanDetector
+from helpers import make_batch, make_model
 
 from fairseq_etads.platform import compat
 
@@ -227,3 +229,15 @@ def test_installing_twice_changes_nothing():
     before = checkpoint_utils.load_checkpoint_to_cpu
     compat.install()
     assert checkpoint_utils.load_checkpoint_to_cpu is before
+
+
+def test_what_makes_a_gradient_not_finite_is_looked_for_in_our_models_too(caplog):
+    """fairseq repeats such an update with hooks, of which torch raised StopIteration for encoders' dictionaries."""
+    model = make_model("etads", pointer="soft").train()
+    tokens = make_batch([[5, 6, 7]])
+    with torch.no_grad():
+        model.encoder.layers[0].fc1.weight[0, 0] = float("nan")
+    with NanDetector(model), caplog.at_level("WARNING"):
+        logits, _ = model(tokens, tokens.ne(1).sum(1), tokens.roll(1, 1))
+        logits.sum().backward()
+    assert "NaN detected in output of encoder.layers.0.fc1" in caplog.text

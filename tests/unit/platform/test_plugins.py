@@ -89,13 +89,11 @@ def test_a_language_model_of_weight_0_is_not_asked():
 def test_a_language_model_with_other_words_is_refused():
     model = copying(0)
     other = make_dictionary(words=20)
-    with pytest.raises(
-        ValueError, match=r'--lm-path: .* the 44 known words .* nothing in the place of entry 24, "w20"'
-    ):
+    with pytest.raises(ValueError, match=r'--lm-path: .* the 44 known words .* nothing as entry 24 instead of "w20"'):
         SummaryGenerator([model], DICTIONARY, lm_model=scripted_language_model(other))
     other = make_dictionary(mark=True)
     other.symbols[7], other.symbols[8] = other.symbols[8], other.symbols[7]
-    with pytest.raises(ValueError, match=r'--lm-path: .* "w4" in the place of entry 7, "w3"'):
+    with pytest.raises(ValueError, match=r'--lm-path: .* "w4" as entry 7 instead of "w3"'):
         SummaryGenerator([model], DICTIONARY, lm_model=scripted_language_model(other))
     nameless = scripted_language_model(make_dictionary(words=20))
     nameless.decoder.dictionary = None
@@ -156,7 +154,7 @@ REQUIRED = [
     ([[UNK]], [5, 6], 'cannot hold "<unk>"'),
     ([[EOS]], [5, 6], 'cannot hold "</s>"'),
     ([[11]], [5, 6], 'cannot hold "w7"'),
-    ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, and a summary has at most 5"),
+    ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, but a summary has at most 5"),
 ]
 
 

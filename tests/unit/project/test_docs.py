@@ -1,6 +1,7 @@
 """README.md and docs/ name only files, links, options and commands that exist."""
 
 import argparse
+import importlib.util
 import re
 import shutil
 
@@ -13,6 +14,9 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig
 
 from fairseq_etads.training.options import SummarizationConfig
 
+spec = importlib.util.spec_from_file_location("wording", ROOT / "scripts" / "wording.py")
+wording = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(wording)
 FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests")
 """Folders in which paths in the pages may begin, besides the folders that the same line names."""
 OF_OTHERS = {"--no-build-isolation", "--simulate-tf32", "--config-dir", "--config-name", "--rm"}
@@ -98,6 +102,12 @@ def test_files_exist(text):
 def test_manuals_can_be_read_in_minutes(page, text):
     if page.name not in ("results.md", "experiments.md"):
         assert len(text.split()) <= 1800, "move measurements to docs/experiments.md"
+
+
+def test_wording(page, text):
+    """The patterns of scripts/wording.py, outside code and tables."""
+    prose = re.sub(r"^```.*?^```$|^ {4}.*?$|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not list(wording.check(wording.Text(1, " ".join(prose.split()))))
 
 
 def test_relative_links_resolve(page, text):

@@ -204,8 +204,8 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
         (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
         (b'{"format": NaN}', "is damaged (NaN is no number)"),
-        (b"[]", "not of a model folder of fairseq-etads"),
-        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not of a model folder of fairseq-etads"),
+        (b"[]", "not from a model folder of fairseq-etads"),
+        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
         (b" " * (folder_config._LARGEST_FILE + 1), "bytes are no settings of a model"),
     ):
         path.write_bytes(content)
@@ -250,18 +250,18 @@ def test_later_versions_are_refused_with_what_to_do(folder):
         ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
         ("weights", {"shared": {"a": 1}}, "not names of weights"),
         ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
-        ("model", {"encoder_embed_dim": 31}, "its options make no model"),
+        ("model", {"encoder_embed_dim": 31}, "its options do not give a model"),
         ("model", {"encoder_layers": 10**6}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_layers": 3}, "lacks the weight"),
         ("model", {"encoder_layers": 1.5}, "the option encoder_layers of etads cannot be"),
         ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path of etads cannot be"),
         ("model", {"user_dir": "/tmp"}, "there is no option 'user_dir' of etads"),
-        ("model", {"pointer": "hard"}, "its options make no model"),
+        ("model", {"pointer": "hard"}, "its options do not give a model"),
         ("model", {"pointer": {"a": 1}}, "the option pointer of etads cannot be"),
         ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers of etads cannot be"),
         ("model", {"dropout": "0.1"}, None),
         ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
-        ("model", {"activation_fn": "swish9"}, "its options make no model"),
+        ("model", {"activation_fn": "swish9"}, "its options do not give a model"),
     ],
 )
 def test_hostile_settings_are_refused(folder, section, values, words):

@@ -71,7 +71,7 @@ def test_checkpoints_of_fairseqs_fconv_are_loaded():
     ours.load_state_dict(fairseqs.state_dict())
     tokens, previous = make_batch(DOCUMENTS), previous_words(SUMMARIES)
     assert torch.equal(log_probs(ours, tokens, previous)[0], _log_softmax(fairseqs, tokens, previous))
-    with pytest.raises(ValueError, match=r"has learnt 500 positions .* give --truncate-source 499, or --max-source-p"):
+    with pytest.raises(ValueError, match=r"has 500 learned positions .* give --truncate-source 499, or --max-source-p"):
         ours.load_state_dict(fconv(task, max_source_positions=502).state_dict())
 
 
@@ -261,7 +261,7 @@ def test_what_stands_for_no_convolutions_is_refused(text):
         ("[(8, 3)] * 0", "choose one layer or more"),
         ("[(0, 3)]", r"layer 1 is \(0, 3\); width and kernel are 1 or more"),
         ("[(8, 0)]", "width and kernel are 1 or more"),
-        ("[(8, 3), (8, 3, 3)]", r"layer 2 is \(8, 3, 3\); .* a residual connection goes over 0 to 2 layers there"),
+        ("[(8, 3), (8, 3, 3)]", r"layer 2 is \(8, 3, 3\); .* a residual connection spans 0 to 2 layers there"),
     ],
 )
 def test_layers_that_cannot_be_are_refused(text, words):
