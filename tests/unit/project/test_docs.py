@@ -73,7 +73,8 @@ def fairseq_options():
         "convs2s",
         "abs",
         "transformer_lm",
-    ):  # one of each family, and a language model
+        "pooled_extractor",
+    ):  # one of each family, a language model, and an extractor
         parsers.append(argparse.ArgumentParser())
         ARCH_MODEL_REGISTRY[arch].add_args(parsers[-1])
     return set().union(*map(options_of, parsers))
