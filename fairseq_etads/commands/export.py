@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ..data.preparation import prepared_options
+from ..jobs.run_record import RunRecord, prepared_of
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -46,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt",
     )
-    add("--prepared", metavar="DIR", type=Path, help="the data it was trained with (default: RUN/prepared)")
+    add("--prepared", metavar="DIR", type=Path, help="the prepared data (default: those of the training)")
     add(
         "--dtype",
         choices=DTYPES,
@@ -97,16 +98,13 @@ def _report(path: Path) -> Dict[str, Any]:
 
 
 def _card_info(args: argparse.Namespace, prepared: Path) -> CardInfo:
-    command = ""
-    for name in ("finished.txt", "started.txt"):
-        if not command and (args.run / name).is_file():
-            command = (args.run / name).read_text(encoding="utf-8", errors="replace").split("\n")[0]
+    record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
         title=" ".join((args.title or args.folder.resolve().name).split()),
         license=check_code("--license", args.license),
         language=check_code("--language", args.language),
-        command=command,
+        command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_report(args.run / "text" / "report.json"),
         prepared_report=_report(prepared / "report.json"),
@@ -128,7 +126,7 @@ def main(args: argparse.Namespace) -> None:
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
     call_options.call_settings(call_options.DEFAULTS, decoding)
-    prepared = args.prepared or args.run / "prepared"
+    prepared = prepared_of(args.run, args.prepared)
     checkpoint = _checkpoint(args)
     info = _card_info(args, prepared)
     text_options = prepared_options(prepared)

@@ -82,6 +82,11 @@ class _Lock:
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
+    def fileno(self) -> int:
+        """The file descriptor of the locked file."""
+        assert self._file is not None
+        return self._file.fileno()
+
     def release(self) -> None:
         """Delete the file and give up the lock."""
         if self._file is not None:
@@ -110,8 +115,10 @@ def _lock_path(output: Path, is_folder: bool) -> Path:
 
 
 @contextlib.contextmanager
-def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[None]:
+def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
     """Keep other processes from writing an output.
+
+    Yields the file descriptor of the lock, if it has one: a process that inherits it holds the lock, too.
 
     Args:
         output: a file, whose folder exists, or with ``folder`` a folder, which is made, and deleted if it stays empty.
@@ -123,14 +130,14 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
     made = _make_folders(output, option) if folder else []
     path = _lock_path(output.resolve(), folder)
     if folder and str(path) in _held:  # by a caller
-        yield
+        yield ()
         return
     guard = _Lock(path)
     if str(path) in _held or not guard.acquire():
         raise InputError(f"{option} {output}: it is being written now ({guard.holder()}); wait, or name another")
     _held.add(str(path))
     try:
-        yield
+        yield (guard.fileno(),)
     finally:
         _held.discard(str(path))
         guard.release()

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ..platform.console import Parser, errors_in_one_line, printable
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import check_outputs, writing
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
 from .documents import BadDocument, Document, LineOptions, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
@@ -346,6 +346,8 @@ def write_documents(args: argparse.Namespace) -> None:
         elif path.is_dir() and args.input_format not in (None, "folder"):
             raise InputError(f"--input {given}: is a folder, and --input-format is {args.input_format}")
         paths.append(path)
+    inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
+    check_outputs({"--output": args.writes}, {"--input": [*args.input, *inside]})
     kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write(paths, kind, args)
     if not counts["documents"] and kind != "lines":
@@ -381,6 +383,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--source-column", metavar="NAME", default="")
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
+    parser.add_argument("--writes", metavar="FILE", nargs="*", default=[], help="outputs, which must be no inputs")
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         write_documents(args)
