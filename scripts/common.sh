@@ -180,7 +180,8 @@ train_small() {
         shift
     done
     [ $# -eq 0 ] || shift
-    supervise "$ROOT/scripts/train.sh" --size 5000 --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    case " ${options[*]-} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
+    supervise "$ROOT/scripts/train.sh" --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \

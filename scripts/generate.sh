@@ -43,7 +43,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset=test checkpoint="" shard="" shortlist="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -72,6 +72,8 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
+[ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: goes without --input, which is summarised instead of a split"
+subset=${subset:-test}
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
 need_integer --min-len "$min_len"

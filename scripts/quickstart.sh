@@ -62,7 +62,7 @@ printf 'summary    %s\n\n' "$(etads-summarize debian --quiet <<< "$example")"
 say "unpacking the sample corpus"
 supervise etads-debian --sample --out "$out/text"
 
-common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" --tokens "$tokens" --size "$size" ${device[@]+"${device[@]}"})
+common=(--prepared "$out/prepared" --arch "$arch" --pointer "$pointer" ${device[@]+"${device[@]}"})
 model=("${SINUSOIDAL[@]}" --optimizer muon --label-smoothing 0 --dropout 0.15)
 # what learns most from few pairs; the papers' own forms are the defaults of the architectures
 [ "$pointer" = none ] || model+=(--pointer-continue)
@@ -75,7 +75,7 @@ summarise() {
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
 export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
-train_small "$steps" --out "$out" --text "$out/text" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
+train_small "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" "${common[@]}" -- "${model[@]}" ${limit[@]+"${limit[@]}"}
 summarise "$out" best "$out/summaries.txt"
 
 # a baseline for the scores: the same model untrained, but for one step too small to matter

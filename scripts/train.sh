@@ -35,7 +35,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-text="" out="" prepared="" arch=etads tokens=bpe size=8000 max_tokens=4096 max_update=200000 pointer=""
+text="" out="" prepared="" arch=etads tokens="" size="" max_tokens=4096 max_update=200000 pointer=""
 prepare=() task=() more=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -59,6 +59,11 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$text" ] || [ -n "$prepared" ] || die "--text is missing; see --help"
 [ -n "$out" ] || die "--out is missing; see --help"
+if [ -z "$text" ]; then
+    given="${tokens:+--tokens $tokens }${size:+--size $size }${prepare[*]-}"
+    [ -z "$given" ] || die "${given%% --*}: goes with --text; without it, --prepared $prepared is taken as it is"
+fi
+tokens=${tokens:-bpe} size=${size:-8000}
 need_choice --tokens "$tokens" bpe sentencepiece word
 [ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch
 need_integer --size "$size"

@@ -69,7 +69,13 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int) -> None
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """The settings that the options of :func:`add_scoring_options` ask for."""
+    """The settings that the options of :func:`add_scoring_options` ask for.
+
+    Raises:
+        ValueError: --rouge-home without --backend perl.
+    """
+    if args.rouge_home and args.backend != "perl":
+        raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl")
     return Settings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,

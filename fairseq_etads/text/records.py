@@ -132,7 +132,7 @@ def _format_of(path: Path) -> str:
     """The format of an input; empty if it is plain text."""
     if path.is_dir():
         return "folder"
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
     if suffixes[-1:] in ([".jsonl"], [".json"], [".ndjson"]):
         return "jsonl"
     if suffixes[-1:] in ([".csv"], [".tsv"]):
@@ -155,6 +155,10 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     Raises:
         InputError: an input cannot be read.
     """
+    if column and kind not in ("jsonl", "csv"):
+        raise InputError(
+            f"--source-column {column}: goes with JSON lines and CSV, and every {unit_of(kind)} is a document"
+        )
     for path in paths:
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
@@ -175,7 +179,7 @@ def unit_of(kind: str) -> str:
 
 def _delimiter(path: Path, header: str) -> str:
     """What separates the cells of a table with this first line."""
-    return "\t" if path.suffix == ".tsv" else max(DELIMITERS, key=header.count)
+    return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
@@ -269,8 +273,11 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
     if wanted not in lower:
         raise InputError(f"--source-column {column}: {name_of(path)} has {', '.join(names)}")
+    if lower.count(wanted) > 1:
+        raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
-    for number, row in enumerate((row for row in rows if row), 1):
+    has_blank_rows = len(names) == 1  # a blank line is a row with an empty cell
+    for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
             yield NewDocument(name, "", f"{name_of(path)}, row {number}: {len(row)} cells; {len(names)} expected")
@@ -287,12 +294,19 @@ def _known_column(names: Sequence[str], where: str) -> str:
 
 def _record(line: str) -> Dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"not JSON ({str(error).split(':')[0]})") from None
     if not isinstance(record, dict):
         raise BadDocument("not a JSON object")
     return record
+
+
+def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadDocument("a key stands twice in an object")
+    return found
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
