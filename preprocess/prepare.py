@@ -147,6 +147,8 @@ def prepare(
     Raises:
         InputError: the text, the options or an earlier output do not fit.
     """
+    if "\n" in str(out):
+        raise InputError("OUT has a line break in its path, which commands that read the options would lose: rename it")
     if os.path.realpath(text) == os.path.realpath(out):
         raise InputError(f"OUT {out} is also TEXT, whose checksums would be replaced: name another folder")
     with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):

@@ -46,6 +46,7 @@ need_integer --steps "$steps"
 [ -z "$minutes" ] || need_integer --minutes "$minutes"
 need_folder --out "$out"
 [ ${#device[@]} -eq 0 ] || hide_gpus
+installed=$(command -v etads-export || true)  # before the scripts' own PATH
 if [ "$install" = yes ]; then
     supervise "$ROOT/scripts/install.sh" ${environment[@]+"${environment[@]}"}
     export PATH="$VENV/bin:$PATH"
@@ -89,3 +90,5 @@ if [ -n "$minutes" ] && tail -n 40 "$out/train.log" | grep -q "Stopping training
     say "WARNING: --minutes $minutes ended training before its $steps steps, so these scores are too low; run it again without --minutes"
 fi
 say "done in $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s without the installation; all of it is in $out"
+[ -n "$installed" ] || bin=$VENV/bin/
+say "next, a model folder of it, and a summary: ${bin:-}etads-export $out model && ${bin:-}etads-summarize model article.txt"

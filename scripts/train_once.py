@@ -48,8 +48,7 @@ def train_once(run: Path, prepared: Path, command: List[str], usual_minutes: Opt
                 f"--out {run}: it was trained with other data, which were at {before.prepared}; "
                 "name another folder, or delete this one"
             )
-        has_finished = (run / FINISHED).is_file()
-        if before is not None and has_finished and words_of(before.command) == words_of(command):
+        if before is not None and words_of(command) == words_of(before.command) == words_of(finished_command(run)):
             record.write(run)
             best = run / "checkpoints" / "checkpoint_best.pt"
             say(f"already trained with these options (delete {run / FINISHED} to continue): {best}")
@@ -69,6 +68,12 @@ def train_once(run: Path, prepared: Path, command: List[str], usual_minutes: Opt
     name, path = next((pair for pair in checkpoints if pair[1].is_file()), checkpoints[-1])
     say(f"{name} checkpoint: {path}")
     return 0
+
+
+def finished_command(run: Path) -> List[str]:
+    """The command that finished last, as RUN/finished.txt says; empty if none has."""
+    path = run / FINISHED
+    return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:

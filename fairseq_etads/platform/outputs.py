@@ -10,6 +10,7 @@ Every command of the project writes its files through this module:
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -43,6 +44,8 @@ PARTIAL = ".partial"
 """Ending of files that are not complete."""
 LOCK = ".lock"
 """Ending of the file beside an output, or the name of the file in a folder, that its writer keeps locked."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 _held: Set[str] = set()
 """Lock files that this process holds."""
@@ -177,9 +180,11 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             if expected_lines is not None:
                 _check_lines(partial, path, expected_lines())
             os.replace(partial, path)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
+            if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
+                error.filename = str(path)  # of an error while writing, Python does not know it
             raise
 
 
