@@ -295,8 +295,9 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=FACTORS,
         metavar="NAME",
-        help="pos, ner, tf, idf of documents' words, for feature-rich encoders. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (a tag for each word between spaces), or made by --spacy-model",
+        help="pos, ner, tf, idf, salience of documents' words. pos and ner are read from TEXT/SPLIT.source.pos and "
+        ".ner (a tag for each word between spaces), or made by --spacy-model; salience, a level of each sentence, from "
+        "TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
     add("--tf-bins", type=int, help="bins of tf (default: 10)")
     add("--idf-bins", type=int, help="bins of idf (default: 10)")

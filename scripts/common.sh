@@ -4,6 +4,9 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
+# the plugin beside these scripts, which may be another than the one that is installed
+PLUGIN=fairseq_etads
+[ ! -f "$ROOT/fairseq_etads/__init__.py" ] || PLUGIN=$ROOT/fairseq_etads
 
 die() {
     echo "$(basename "$0"): $*" >&2
@@ -69,6 +72,15 @@ end_by() {
     wait "$2" 2>/dev/null || true
     [ "$1" != INT ] || echo "$(basename "$0"): interrupted; the same command skips what is done" >&2
     exit $((128 + $(kill -l "$1")))
+}
+
+# say_processor_time: say how many seconds of processor time this script and all that it has started and ended took.
+say_processor_time() {
+    local file
+    file=$(mktemp)
+    times > "$file"  # in a subshell, they would be those of the subshell
+    say "$(tr ms '  ' < "$file" | awk '{ total += 60 * ($1 + $3) + $2 + $4 } END { printf "%.0f", total }') s of processor time"
+    rm -f "$file"
 }
 
 # need_folder OPTION DIR: make DIR, the value of OPTION, or say why it cannot be written to.
@@ -151,13 +163,13 @@ run_fairseq() {
 # training with these options and data has finished. Checkpoints are written every 1,000 steps and at the end of every epoch; the
 # last and the best are kept. The plugin's task and criterion are left out if there is another --user-dir among the options.
 train_once() {
-    local run=$1 prepared=$2 plugin=(--user-dir fairseq_etads --task summarization --criterion summarization_nll)
+    local run=$1 prepared=$2 plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
     shift 2
     case " $* " in *" --user-dir "*) plugin=() ;; esac
     case " $* " in *" --cpu "*) hide_gpus ;; esac
     need_folder --out "$run"
-    supervise python "$ROOT/scripts/train_once.py" "$run" "$prepared" ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- \
-        fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} \
+    supervise python "$ROOT/scripts/train_once.py" "$run" "$prepared" --plugin "$PLUGIN" \
+        ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- fairseq-train "$prepared/bin" ${plugin[@]+"${plugin[@]}"} \
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
         --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
 }
@@ -181,7 +193,7 @@ train_small() {
     done
     [ $# -eq 0 ] || shift
     case " ${options[*]-} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
-    supervise "$ROOT/scripts/train.sh" --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    supervise "$ROOT/scripts/train.sh" --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" ${options[@]+"${options[@]}"} -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \

@@ -18,7 +18,8 @@
 #   --subset NAME    split to summarise: test (default), valid or train
 #   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
-#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: 1 and 100; the paper: 35 and 100)
+#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: by the summaries of training, which is said, if
+#                    RUN was trained by a recipe, else 1 and 100; the paper: 35 and 100)
 #   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
 #                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
@@ -43,7 +44,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" beam=5 min_len=1 max_len=100 lenpen=1 max_tokens=8000 more=()
+run="" prepared="" output="" inputs=() reading=() subset="" checkpoint="" shard="" shortlist="" beam=5 min_len="" max_len="" lenpen=1 max_tokens=8000 more=()
 while [ $# -gt 0 ]; do
     case $1 in
         --run) need_value "$@"; run=$2; shift 2 ;;
@@ -70,17 +71,32 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-generate come after --)" ;;
     esac
 done
+# use_recipe: take what is not given of the options of decoding that RUN/recipe.json has, and say so.
+use_recipe() {
+    local words option value taken=()
+    words=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
+        decoding "$run" "$prepared") || exit 2
+    while read -r option && read -r value; do
+        case $option in
+            --min-len) [ -z "$min_len" ] && { [ -z "$max_len" ] || [ "$value" -le "$max_len" ]; } || continue; min_len=$value ;;
+            --max-len) [ -z "$max_len" ] && { [ -z "$min_len" ] || [ "$value" -ge "$min_len" ]; } || continue; max_len=$value ;;
+            *) case " ${more[*]-} " in *" $option "*) continue ;; esac; more+=("$option" "$value") ;;
+        esac
+        taken+=("$option" "$value")
+    done <<< "$words"
+    [ ${#taken[@]} -eq 0 ] || say "by the summaries of training ($run/recipe.json): ${taken[*]}"
+}
+
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
 [ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: goes without --input, which is summarised instead of a split"
 subset=${subset:-test}
 need_choice --subset "$subset" train valid test
 need_integer --beam "$beam"
-need_integer --min-len "$min_len"
-need_integer --max-len "$max_len"
+for name in min_len max_len; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
 need_integer --max-tokens "$max_tokens"
 [[ $lenpen =~ ^-?[0-9]*\.?[0-9]+$ ]] || die "--lenpen $lenpen: choose a number"
-[ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
+[ -z "$min_len" ] || [ -z "$max_len" ] || [ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
 use_environment
 [ -n "$prepared" ] || prepared=$(prepared_of "$run") || exit 2
 [ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
@@ -104,6 +120,14 @@ if [ -n "$shard" ]; then
     case " ${inputs[*]-} " in *" --input - "*) die "--input -: every share would read all of it; name a file" ;; esac
 fi
 
+# the lengths that the recipe of the training has chosen by its summaries, for those that are not given
+case " ${more[*]-} " in
+    *" --exact-length "* | *" --max-len-a "*) ;;
+    *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
+esac
+min_len=${min_len:-1}
+[ -n "$max_len" ] || max_len=$((min_len > 100 ? min_len : 100))
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 log=$output.log
@@ -116,7 +140,7 @@ fi
 [ -n "$shard" ] || [ "$output" = - ] || ( : >> "$log" ) 2>/dev/null || die "--output $output: cannot be written"
 writes=("$log")
 [ "$output" = - ] || writes+=("$output" "$output.names")
-common=("$prepared/bin" --user-dir fairseq_etads --task summarization --path "$checkpoint" --beam "$beam"
+common=("$prepared/bin" --user-dir "$PLUGIN" --task summarization --path "$checkpoint" --beam "$beam"
     --min-len "$min_len" --max-len-b "$max_len" --lenpen "$lenpen" --max-tokens "$max_tokens")
 options=$(inference_options "$prepared") || die "the options for new text cannot be read from --prepared $prepared"
 inference=()
@@ -172,3 +196,4 @@ else
     [ "$state" = joined ] || exit 0
 fi
 say "summaries: $output"
+say_processor_time

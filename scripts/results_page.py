@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write docs/results.md from the records in results/, and from nothing else.
+"""Write docs/results.md from the records in results/ only.
 
     python scripts/results_page.py [--check | --table CORPUS]
 
---check writes nothing, and fails if the page is not what the records say. scripts/reproduce/evidence.sh makes records.
+--check writes nothing, and fails if the page does not match the records. scripts/reproduce/evidence.sh makes records.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SEEDS = 3
 
 Record = Dict[str, Any]
 Records = Dict[str, List[Record]]
-"""System -> its trainings, by seed."""
+"""Trainings of each system, by seed."""
 
 
 class Claim(NamedTuple):
@@ -43,7 +43,7 @@ class Claim(NamedTuple):
     """Published difference of the mean of ROUGE-1, 2 and L, where the paper gives one."""
 
     def can_be_tested(self, systems: Records) -> bool:
-        """Whether both systems have records."""
+        """True if both systems have records."""
         return self.first in systems and self.second in systems
 
 
@@ -65,6 +65,8 @@ CLAIMS = (
     Claim("Aggregation", "aggregation by attention is better than by projection", "attn_1", "proj_1", 0.14),
     Claim("Gated ES", "sharing the encoder's layers helps", "es", "plain"),
     Claim("Gated ES", "a gate helps on top of shared layers", "gated_es", "es", 0.20),
+    Claim("Gated ES", "sharing the encoder's layers helps, with one table of word vectors", "es_tied", "plain"),
+    Claim("Gated ES", "a gate helps on top, with one table of word vectors", "gated_es_tied", "es_tied", 0.20),
     Claim("Nallapati", "hierarchical attention helps", "words_lvt2k_hieratt", "words_lvt2k"),
     Claim("Nallapati", "features (here TF and IDF) help", "feats_lvt2k", "words_lvt2k", 0.16),
     Claim("Nallapati", "temporal attention helps", "words_lvt2k_temp_att", "words_lvt2k", 2.54),
@@ -77,9 +79,9 @@ CLAIMS = (
 HEAD = """\
 # Results
 
-Do the papers' mechanisms do what the papers say? The papers' corpora cannot be handed on, so the question is put to two
-that anybody can have: synopses of Debian packages (56,070 training pairs, headlines as Gigaword's) and backgrounds of
-SumPubMed's articles (26,284 pairs, of CNN/Daily Mail's shape), with models small enough for two cores.
+Do the papers' mechanisms do what the papers say? The papers' corpora cannot be redistributed, so the question is put to
+two that anybody can have: synopses of Debian packages (56,070 training pairs, headlines as Gigaword's) and backgrounds
+of SumPubMed's articles (26,284 pairs, of CNN/Daily Mail's shape), with models small enough for two cores.
 
 `scripts/results_page.py` writes this page from the records in the repository's `results/`, one for each training, with
 the command, the seed, the commit at which it was recorded, and the scores of every test document. Measurements of
@@ -104,8 +106,8 @@ the search. It is empty where the two systems do not have the same words.
 
 - **The test.** Trainings differ by luck alone, so a system counts only with three seeds or more on each side. Its test
   adds two parts: the documents, by paired bootstrap, and the trainings, by Student's t on the means of the seeds
-  ([`compare_trainings`](../fairseq_etads/evaluation/resampling.py), {resamples:,} draws). A simulation
-  ([comparisons.json](../results/comparisons.json)) says how often it errs: {simulated}.
+  (`compare_trainings` in `evaluation/resampling.py`, {resamples:,} draws). A simulation
+  (`results/comparisons.json`) shows how often it errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs are 979 families of packages of one source or with a text in common; whole
   families are drawn. The {seen} pairs that are also validation or test pairs of the sample corpus, on which length
   limits and other choices were made, are left out here. SumPubMed's 563 pairs have been looked at before.
@@ -127,7 +129,7 @@ by such an interval in a quarter to a third of all cases, so nothing in this tab
 
 
 def read_records(folder: Path) -> Records:
-    """The records of a corpus."""
+    """Read the records of a corpus."""
     found: Records = {}
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -147,12 +149,12 @@ def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
 
 
 def same_words(first: Record, second: Record) -> bool:
-    """Whether the likelihoods of two systems are of the same words."""
+    """Tell whether the likelihoods of two systems are for the same words."""
     return "tokens" in first and all(first[name] == second.get(name) for name in ("tokens", "unknown"))
 
 
 class Difference(NamedTuple):
-    """One figure's difference."""
+    """Difference of one figure."""
 
     value: float
     low: float
@@ -330,7 +332,7 @@ NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """What each training on a corpus has come to, the best system first."""
+    """Results of each training on a corpus, the best system first."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
@@ -347,13 +349,13 @@ def sorted_records(systems: Records) -> List[Record]:
 
 
 def systems_table(records: Sequence[Record]) -> str:
-    """A row for each training."""
+    """Table with a row for each training."""
     heads = ["system", "seed", "weights", "ppl", "ROUGE-1", "ROUGE-2", "ROUGE-L", "log p", *ANALYSED]
     return table([system_row(record) for record in records], heads)
 
 
 def system_row(record: Record) -> List[Any]:
-    """The row of a training, or of a system without any."""
+    """Row of a training, or of a system without any."""
     of_training, likelihood = ["", "", ""], ""
     if "steps" in record:
         perplexity = "" if NO_PERPLEXITY.fullmatch(record["system"]) else f"{record['valid_perplexity']:.1f}"
@@ -371,7 +373,7 @@ LOGGED = {
     "focus_scope": "focus: scope, words",
     "p_gen": "p_gen",
 }
-"""Figure in a training log -> what it is."""
+"""Figure in a training log -> its description."""
 
 
 IN_TRAINING = """\
@@ -379,13 +381,13 @@ IN_TRAINING = """\
 ## What the mechanisms do in training
 
 Means over the layers, heads and words of the batches of ten steps: the first ten, and those after each fifth of the
-training; of the first seed. [Experiments](experiments.md#what-focus-and-gate-do-in-training) explains why the paper's gate
-closes and its focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
+training; of the first seed. [Experiments](experiments.md#what-focus-and-gate-do-in-training) explains why the paper's
+gate closes and its focus stops following the words; [etads.md](etads.md#other-forms) has the alternatives.
 """
 
 
 def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
-    """The figures of the mechanisms in training."""
+    """Figures of the mechanisms in training."""
     yield IN_TRAINING
     rows = []
     for corpus, systems in records.items():
@@ -400,15 +402,15 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-The same by layer, over 200 validation pairs, before and after the training. *centre moves*: how much further to the end
-mu is for the words of a document's last tenth than for those of its first; 0.9 if it followed the words, 0 if it stays.
+The same by layer, over 200 validation pairs, before and after the training. *centre moves*: the difference of mu
+between the words of a document's last tenth and the words of its first; 0.9 if it followed the words, 0 if it stays.
 *scope*: sigma. Both are parts of the document. *gate*: the share of the attention that is let through, the mean of the
 heads (and the least to the most).
 """
 
 
 def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
-    """ "before" and "after" -> module -> its figures, of the first training of a system; None without any."""
+    """Figures of each module "before" and "after" the first training of a system; None without any."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
 
@@ -434,13 +436,13 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
 
 
 def layer_name(module: str) -> str:
-    """Such as "encoder 1" of "encoder.layers.0.self_attn"."""
+    """Short name of a layer, such as "encoder 1" for "encoder.layers.0.self_attn"."""
     side, _, number, *_ = module.split(".")
     return f"{side} {int(number) + 1}"
 
 
 def layer_cells(figures: Dict[str, Any]) -> List[str]:
-    """How far the centre moves, scope, gate; what the layer does not have is empty."""
+    """Distance of the centre, scope, and gate; empty for missing ones."""
     cells = ["", "", ""]
     if "center" in figures:
         cells[0] = f"{np.mean([head[-1] - head[0] for head in figures['center']]):+.2f}"
@@ -451,7 +453,7 @@ def layer_cells(figures: Dict[str, Any]) -> List[str]:
 
 
 def page(results: Path) -> str:
-    """The whole page."""
+    """Text of the whole page."""
     records = {corpus: read_records(results / corpus) for corpus in CORPORA if (results / corpus).is_dir()}
     parts = [HEAD, *claims_section(results, records)]
     for corpus, systems in records.items():
@@ -462,7 +464,7 @@ def page(results: Path) -> str:
 def main() -> int:
     """Write or check the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if the page is not what the records say")
+    parser.add_argument("--check", action="store_true", help="fail if the page does not match the records")
     parser.add_argument(
         "--results", type=Path, default=ROOT / "results", help="folder of records (default: %(default)s)"
     )
@@ -476,7 +478,7 @@ def main() -> int:
     if not args.check:
         args.page.write_text(text, encoding="utf-8")
     elif args.page.read_text(encoding="utf-8") != text:
-        print(f"{args.page} is not what the records say; run: python scripts/results_page.py", file=sys.stderr)
+        print(f"{args.page} does not match the records; run: python scripts/results_page.py", file=sys.stderr)
         return 1
     return 0
 

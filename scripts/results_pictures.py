@@ -21,11 +21,11 @@ from results_page import CORPORA, ROOT, Comparison, Records, attention_of, compa
 from fairseq_etads.evaluation.plots import repeatable, save
 
 TENTHS = [0.05 + 0.1 * part for part in range(10)]
-"""The middle of each tenth of a document."""
+"""Middle of each tenth of a document."""
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Lines for mu / m of each head, over the query's own place."""
+    """Draw lines for mu / m of each head, over the query's position."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -35,7 +35,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Points for the share that each head's gate lets through, before and after."""
+    """Draw points for the share that each head's gate lets through, before and after."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -48,7 +48,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """A row before and a row after training: the encoder's layers; beside them the gates of the decoder's."""
+    """Draw one row before and one after training: the encoder's layers, and next to them the decoder's gates."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)

@@ -38,8 +38,15 @@ def words_of(command: Sequence[str]) -> List[str]:
     return words
 
 
-def train_once(run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float]) -> int:
-    """Train unless that is done; returns the exit status of fairseq-train."""
+def train_once(
+    run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
+) -> int:
+    """Train unless that is done; returns the exit status of fairseq-train.
+
+    Args:
+        plugin: the folder that is recorded as fairseq_etads, wherever it is.
+    """
+    started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
     record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
     with locked(run, "--out", folder=True) as held:
         before = RunRecord.read(run)
@@ -57,8 +64,8 @@ def train_once(run: Path, prepared: Path, command: List[str], usual_minutes: Opt
             say_what_differs(run, before.command, command)
         record.write(run)
         say(f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}")
-        watcher = fairseq_log.Watcher(command, fairseq_log.Terminal().say, usual_minutes=usual_minutes)
-        status = fairseq_log.run_logged(command, str(run / "train.log"), watcher, held)
+        watcher = fairseq_log.Watcher(started, fairseq_log.Terminal().say, usual_minutes=usual_minutes)
+        status = fairseq_log.run_logged(started, str(run / "train.log"), watcher, held)
         if status:
             return 2 if status < 128 else status
         write_text(run / FINISHED, " ".join(command) + "\n")
@@ -91,11 +98,12 @@ def main() -> int:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
     parser.add_argument("prepared", metavar="PREPARED", type=Path, help="what etads-prepare made")
     parser.add_argument("--usual-minutes", metavar="N", type=float, help="say so if it takes longer")
+    parser.add_argument("--plugin", metavar="DIR", default="", help="recorded as fairseq_etads, wherever it is")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="behind --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line("train.sh"):
-        return train_once(args.run, args.prepared, args.command, args.usual_minutes)
+        return train_once(args.run, args.prepared, args.command, args.usual_minutes, args.plugin)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command ``etads-compare``: tests whether one system is better than another."""
+"""The command ``etads-compare``: test whether one system is better than another."""
 
 import argparse
 import json
@@ -59,8 +59,8 @@ examples:
         nargs="*",
         help="A: one system's summaries, one per line; B: the other system's; REF: reference summaries, one per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), a file for each training")
-    add("--b", metavar="B", nargs="+", default=[], help="the other system's")
+    add("--a", metavar="A", nargs="+", default=[], help="one system's summaries (or runs), one file per training")
+    add("--b", metavar="B", nargs="+", default=[], help="the other system's summaries (or runs)")
     add("--figure", choices=list(FIGURES), default="f1", help="figure to compare (default: %(default)s)")
     add("--families", metavar="FILE", help="names the family of each document, one per line (up to the first tab)")
     likelihood = parser.add_argument_group("likelihoods")
@@ -70,16 +70,16 @@ examples:
         action="store_true",
         help="A and B are runs of scripts/train.sh; etads-likelihood scores them, unless it has done so before",
     )
-    add("--subset", metavar="NAME", help="whose references (default: test)")
-    add("--checkpoint", choices=CHECKPOINTS, help="of each run (default: best)")
-    add("--prepared", metavar="DIR", help="the prepared data (default: each run's)")
+    add("--subset", metavar="NAME", help="data set with the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint of each run (default: best)")
+    add("--prepared", metavar="DIR", help="prepared data (default: each run's)")
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
     return parser
 
 
 class _Given(NamedTuple):
-    """What is compared: files or runs of the two systems, one for each training, and the references."""
+    """Inputs of a comparison: files or runs of the two systems, one per training, and the references."""
 
     first: List[str]
     second: List[str]
@@ -91,13 +91,13 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Sort the arguments.
+    """Sort the arguments into files of A, of B, and references.
 
     Raises:
         InputError: some are missing or too many.
     """
     if bool(args.a) != bool(args.b):
-        raise InputError("--a and --b go together")
+        raise InputError("--a and --b need each other")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
         raise InputError(
@@ -108,7 +108,7 @@ def _given(args: argparse.Namespace) -> _Given:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
     args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
-        raise InputError(f"--likelihood takes runs, which have their references; what is {rest[0]}?")
+        raise InputError(f"--likelihood takes two runs, which have their own references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
     return _Given(first, second, rest)
@@ -129,7 +129,7 @@ def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
 
 
 def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
-    """The report's "scores". first, second: (trainings, n, metrics)."""
+    """Rows of the report's "scores". first, second: (trainings, n, metrics)."""
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])
     tests = (
@@ -153,14 +153,14 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
 
 
 def _names(given: _Given) -> Dict[str, Any]:
-    """The report's names of files."""
+    """Names of files for the report."""
     if given.has_several_trainings:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """The end of the signature."""
+    """End of the signature."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
@@ -170,7 +170,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """The report on ROUGE, in types that JSON has."""
+    """Make the report on ROUGE, as JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -203,7 +203,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Those of a run, scored now or before; another process does it, so that this one does not need torch."""
+    """A run's likelihoods, cached or computed in a subprocess, so that this process does not need torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -213,10 +213,10 @@ def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """The report on likelihoods, in types that JSON has.
+    """Make the report on likelihoods, as JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the figures are not of the same words.
+        InputError: a run cannot be scored, or the likelihoods are not for the same words.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]
@@ -234,7 +234,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
 
 
 def _table(report: Dict[str, Any], figure: str) -> str:
-    """What is printed below the names of the files."""
+    """Format the table below the names of the files."""
     rows = report["scores"]
     several = "p_randomisation" not in next(iter(rows.values()))
     digits = 4 if LIKELIHOOD in rows else 2

@@ -1,4 +1,4 @@
-"""Files of weights in the format safetensors: names, shapes and numbers, and nothing that could run."""
+"""Files of weights in the safetensors format: names, shapes and numbers, and no executable code."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
-"""Formats of floating-point numbers in a file."""
+"""Floating-point dtypes allowed in a file."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
@@ -22,7 +22,7 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors would leave it to the owner alone
+    path.chmod(0o666 & ~umask)  # safetensors would store it for the owner only
 
 
 class WeightsFile:

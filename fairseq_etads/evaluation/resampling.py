@@ -107,7 +107,7 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
     ]
     if min(numbers) == 1 or numbers[0] == numbers[1]:
         freedom = max(sum(numbers) - 2, 1)
-        pooled = sum((number - 1) * variance for number, variance in zip(numbers, variances)) / freedom
+        pooled = ((numbers[0] - 1) * variances[0] + (numbers[1] - 1) * variances[1]) / freedom
         return np.sqrt(pooled * sum(1 / number for number in numbers)), np.full(pooled.shape, float(freedom))
     parts = [variance / number for number, variance in zip(numbers, variances)]
     below = sum(part**2 / (number - 1) for number, part in zip(numbers, parts))

@@ -1,4 +1,4 @@
-"""Probabilities of a content selector for the documents of a split; for the command ``etads-select``."""
+"""Compute a content selector's probabilities for the documents of a split; for the command ``etads-select``."""
 
 import argparse
 import json
@@ -23,13 +23,13 @@ from .runs import device_of
 
 
 def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
-    """Write the probabilities of the splits that ``args`` name, and say how good they are.
+    """Write the probabilities of the splits in ``args``, and report their quality.
 
     Args:
-        checkpoint: of fairseq-train. data: its data directory; None for the one with which it was trained.
+        checkpoint: of fairseq-train. data: its data directory; None for the training's.
 
     Raises:
-        InputError: the checkpoint is of no selector, or the data or the labels cannot be read.
+        InputError: the checkpoint is not a selector's, or the data or the labels cannot be read.
     """
     overrides: Dict[str, Any] = {"init_from": None, **({} if data is None else {"data": str(data)})}
     if args.truncate_source:
@@ -38,8 +38,8 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
     model = models[0] if isinstance(models[0], Selector) else getattr(models[0], "extractor", None)
     if not isinstance(task, SummarizationTask) or model is None:
         raise InputError(
-            f"{checkpoint} is no selector of words or sentences (--arch word_tagger, sentence_extractor, or a model "
-            "with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
+            f"{checkpoint} is not a selector of words or sentences (--arch word_tagger, sentence_extractor, or a "
+            "model with --sentence-attention extractor); etads-rewrite takes a pointer_extractor"
         )
     folder = Path(cfg.task.data.split(":")[0])
     device = device_of(args.device)
@@ -72,7 +72,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
 
 def describe(scores: Dict[str, float]) -> str:
-    """The figures of a split in words."""
+    """The figures of a split as text."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
         f"(best: {scores['best_f1']:.4f} above {scores['best_threshold']:.3g}), labelled {scores['positive']:.1%}"
@@ -101,7 +101,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # of words, padding may be on either side; of sentences, units without words keep their numbers
+            # for words, padding may be on either side; for sentences, units without words keep their numbers
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 
@@ -124,7 +124,9 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
 def _scores(
     path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
 ) -> Dict[str, float]:
-    """How well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the split."""
+    """Measure how well the probabilities in ``path`` find the labels, over all words (tokens) or sentences of the
+    split.
+    """
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))

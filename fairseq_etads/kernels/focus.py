@@ -5,9 +5,11 @@ padding, on either side. Nothing here depends on how much padding a batch has: l
 only.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
-section 3.2. docs/etads.md says how it is computed, and how exactly.
+section 3.2. docs/etads.md describes the computation and its accuracy.
 """
 
+import functools
+import logging
 from typing import Callable, Optional, Tuple
 
 import torch
@@ -29,14 +31,17 @@ from .focus_columns import (
     with_padding_column,
 )
 
-EXACT_COLUMNS = {("cpu", None)}
-"""Processors, as device type and CUDA capability, whose fused attention is known to add float32 columns exactly.
+logger = logging.getLogger(__name__)
 
+EXACT_COLUMNS = {("cpu", None)}
+"""Processors, as device type and CUDA capability, where fused attention is known to add float32 columns exactly.
 torch's float32 kernels on NVIDIA GPUs from Ampere on multiply pieces of 11 bits (split TF32). No GPU has been measured
-yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be entered here.
+yet: ``tests/gpu/test_focus_attention_cuda.py`` measures one, and a capability that passes may be added here.
 """
 LONGEST_BIAS = 512
-"""Longest document, in tokens with padding, whose focal bias is built at once (form "bias"), and kept for training."""
+"""Longest document, in tokens with padding, for which the focal bias is built at once (form "bias") and kept for
+training.
+"""
 BIAS_ELEMENTS = 2**24
 """Most elements of the focal bias of a block of queries (form "blocks"): 64 MiB in float32."""
 
@@ -44,7 +49,7 @@ BIAS_ELEMENTS = 2**24
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Positions inside each document, and the documents' lengths, both counting real tokens only.
+    """Positions inside each document, and the documents' lengths; both count only real tokens.
 
     Returns:
         positions (B, S) float32, 0 … m-1 at real tokens whatever the side of the padding, 0 at padding;
@@ -79,7 +84,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "columns" of :func:`focus_attention`; all tensors are in the same format."""
+    """The form "columns" of :func:`focus_attention`; all tensors have the same dtype."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
@@ -102,7 +107,7 @@ def _focus_by_columns(
 def _focus_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """The form "bias" of :func:`focus_attention`; q and focus may be those of some of the queries."""
+    """The form "bias" of :func:`focus_attention`; q and focus may be restricted to some of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
@@ -137,13 +142,14 @@ def focus_form(
     length: int,
     exact_products: bool = True,
 ) -> str:
-    """The form in which :func:`focus_attention` computes when none is asked for.
+    """The default form of :func:`focus_attention`.
 
-    "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere "bias"
-    for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
+    It is "columns" where sums are known to keep 24 bits: on processors in ``EXACT_COLUMNS``, and in float64. Elsewhere
+    "bias" for documents of up to ``LONGEST_BIAS`` tokens, and "blocks" for longer ones.
 
     Args:
-        dtype: in which it computes, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: another.
+        dtype: of the computation, float32 or float64. capability: of a CUDA device, (8, 0) for Ampere; None: other
+            devices.
         length: S, with padding. exact_products: False if torch may round the factors of float32 products
             (``torch.set_float32_matmul_precision``).
     """
@@ -152,14 +158,44 @@ def focus_form(
     return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
-def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """:func:`focus_form` of queries (B, H, S, D) that are computed with in ``work``."""
-    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+FUSED_WIDTHS = 4
+"""torch's fused attention with a float32 mask on GPUs reads heads whose width is a multiple of this."""
+
+
+def _has_exact_products(device_type: str) -> bool:
+    """Whether torch has not been allowed to round the factors of float32 products to fewer bits (TF32, bfloat16)."""
     try:
-        exact_products = torch.get_float32_matmul_precision() == "highest"
+        exact = torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # newer torch, where the precision was set for some kind of operation only
-        exact_products = False
-    return focus_form(q.device.type, work, capability, q.shape[2], exact_products)
+        return False
+    backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
+    own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
+    return exact and own in ("ieee", "none")
+
+
+def _default_form(q: Tensor, work: torch.dtype) -> str:
+    """:func:`focus_form` of queries (B, H, S, D) that are computed with in ``work``; the log tells of other forms."""
+    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+    form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
+    if form != "columns":
+        _say(form, q.device.type, capability, q.is_cuda and q.shape[3] % FUSED_WIDTHS > 0)
+    return form
+
+
+@functools.cache
+def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]], is_plain: bool) -> None:
+    """Log once that, and why, focus-attention takes memory for each pair of words."""
+    device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
+    of_what = "all queries" if form == "bias" else "a block of queries"
+    logger.info(
+        f"focus-attention on {device}: its products are not known to be exact, so the bias of {of_what} is added in "
+        "float32, a number for each pair of words"
+    )
+    if is_plain:
+        logger.warning(
+            f"focus-attention on {device}: torch fuses attention for widths of heads that are multiples of "
+            f"{FUSED_WIDTHS} only, so here it also keeps the weights of {of_what}"
+        )
 
 
 def focus_attention(
@@ -180,23 +216,23 @@ def focus_attention(
         center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout on the attention weights; the caller passes 0 in evaluation.
-        form: how to compute it, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
+        form: form of the computation, one of ``FOCUS_FORMS``; None: :func:`focus_form` chooses.
         strength: a factor of f for each head (H,), in float32 or better; None: 1, as in the paper. At 0 this is plain
-            attention, and gradient reaches the strength alone.
+            attention, and only the strength gets a gradient.
 
     Returns:
         (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite and meaningless.
 
-    It runs in float32 also for half-precision inputs and under autocast, because the bias spans many orders of
-    magnitude, and in float64 for float64. The forms:
+    It computes in float32 also for half-precision inputs and under autocast, since the bias spans many orders of
+    magnitude; for float64 in float64. The forms:
 
     - "columns": expanding the square, f is a product of a few columns per query with a few columns per key. They are
-      appended to q and k, and torch's fused attention does the rest: no S x S tensor exists (on a CPU, it is fused only
-      for ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact
-      one down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
+      appended to q and k, and torch's fused attention does the rest without an S x S tensor (on a CPU, only for
+      ``dropout_p=0``). The kernel must add float32 products exactly. Then the result is within 1e-5 of the exact one
+      down to scopes of 0.3 tokens in documents of 400 and of 1 token in longer ones (bench_focus_attention.py).
     - "bias": f is the kernel's float32 mask (B, H, S, S). As exact as the kernel's q k^T, on every device.
-    - "blocks": the same for a block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
-      backward pass computes again.
+    - "blocks": the same for one block of queries at a time, with masks of at most ``BIAS_ELEMENTS`` elements, which the
+      backward pass recomputes.
     """
     work = torch.promote_types(q.dtype, torch.float32)
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form or _default_form(q, work)]

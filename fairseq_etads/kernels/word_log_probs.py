@@ -1,9 +1,9 @@
 """Log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word, with label smoothing also the sum over all words, and with a pointer the
-document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V x d
-table. Here they are computed some columns at a time, and kept once, for the backward pass: a softmax, its logarithm and
-their gradients only exist for the columns at hand. The plain way keeps three to five tensors of M x V numbers.
+A loss needs log P of each target word. With label smoothing it also needs the sum over all words, and with a pointer
+the document's words. The logits of M summary words and V words of the vocabulary are a product of M x d states and a V
+x d table. Here they are computed in chunks of columns and kept once, for the backward pass. A softmax, its logarithm
+and their gradients exist only for one chunk. The plain computation keeps three to five tensors of M x V numbers.
 """
 
 import math
@@ -16,28 +16,40 @@ from .linear import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Most logits that are worked on at once: 16 MiB in float32."""
+"""Most logits that are worked on at once: 16 MiB in float32, for a CPU's caches."""
+GPU_CHUNK_ELEMENTS = 2**26
+"""The same on a GPU, 256 MiB: it has no such caches, and launches a kernel for each operation on each chunk."""
 NARROWEST_CHUNK = 1024
-"""Fewest columns of a chunk, however many rows there are: narrower products are slower."""
+"""Fewest columns in a chunk, for any number of rows: narrower products are slower."""
 
 
-def _chunks(rows: int, columns: int) -> Iterator[slice]:
-    width = max(NARROWEST_CHUNK, CHUNK_ELEMENTS // max(1, rows))
+def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
+    """Parts of so many columns for the rows of ``states`` (M, d)."""
+    most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
+    width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
         yield slice(start, min(start + width, columns))
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Which of the columns are in a chunk, and their places in it; 0 for those that are not."""
+    """Mask of the columns inside a chunk, and their places in it; 0 for other columns."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
+def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
+    """The places in a chunk of those of the columns that are in it: few, each of which is handled by itself.
+
+    A list as an index would be copied to a GPU.
+    """
+    return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
+
+
 class _WordLogProbs(torch.autograd.Function):
-    """Chosen columns of log softmax(states table^T + bias), and the sum over all columns.
+    """Selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
     Inputs: states (M, d); table (at least V, d); bias (V,) or None; columns (M, K), below V; V; columns that the sum
-    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is wanted.
+    leaves out, or None. Outputs: (M, K) and (M,), at least float32; zeros if no sum is requested.
 
     The backward pass turns the logits into their gradient in place, so there can be only one.
     """
@@ -51,7 +63,7 @@ class _WordLogProbs(torch.autograd.Function):
         total = picked.new_zeros(len(states))
         normaliser = picked.new_full((len(states),), -math.inf)
         needs_gradient = any(ctx.needs_input_grad[:3])
-        for chunk in _chunks(len(states), size):
+        for chunk in _chunks(states, size):
             logits = product_without_gradient(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
             wide = at_least_float32(logits)
             normaliser = torch.logaddexp(normaliser, wide.logsumexp(dim=1))
@@ -59,8 +71,9 @@ class _WordLogProbs(torch.autograd.Function):
             picked = torch.where(inside, wide.gather(1, place), picked)
             if without is not None:
                 total += wide.sum(dim=1)
-                left_out = [column - chunk.start for column in without if chunk.start <= column < chunk.stop]
-                total -= wide[:, left_out].sum(dim=1)
+                left_out = _left_out(without, chunk)
+                if left_out:
+                    total -= sum(wide[:, column] for column in left_out)
             if needs_gradient:
                 kept.append(logits)
         if without is not None:
@@ -84,14 +97,14 @@ class _WordLogProbs(torch.autograd.Function):
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
         of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
-        for number, chunk in enumerate(_chunks(len(states), ctx.size)):
+        for number, chunk in enumerate(_chunks(states, ctx.size)):
             gradient = at_least_float32(kept[number])
             kept[number] = None
             gradient.sub_(normaliser[:, None]).exp_().mul_(-share[:, None])  # (M, chunk)
             if ctx.without is not None:
                 gradient.add_(of_total[:, None])
-                left_out = [column - chunk.start for column in ctx.without if chunk.start <= column < chunk.stop]
-                gradient[:, left_out] -= of_total[:, None]
+                for column in _left_out(ctx.without, chunk):
+                    gradient[:, column] -= of_total
             inside, place = _inside(columns, chunk)
             gradient.scatter_add_(1, place, of_picked.masked_fill(~inside, 0))
             gradient = gradient.to(states.dtype)
@@ -113,7 +126,7 @@ def word_log_probs(
     size: int,
     without: Optional[Sequence[int]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Chosen entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
+    """Selected entries of log softmax(states table^T + bias) over the first V rows of a table, and the sum of all.
 
     Args:
         states: (N, T, d). table: (at least V, d). bias: (V,) or None. columns: (N, T, K), int64, below V. size: V.

@@ -1,6 +1,6 @@
 """One beam search over one batch, step by step.
 
-Results are fairseq's as long as no option of this project is used: order of operations and ties follow its search.
+Without options of this project, results equal fairseq's: the order of operations and ties follow its search.
 """
 
 import math
@@ -20,8 +20,14 @@ from .progress import OnStep, Reading, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .strategies import continues_in_place, extended_constraints, for_one_search, widest_beam
+from .strategies import continues_in_place, draws_words, extended_constraints, for_one_search, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
+
+STEPS_BETWEEN_LOOKS = 4
+"""Steps on a GPU between two looks at which documents are finished. A look waits for the GPU; on a CPU it is free.
+
+Finished documents stay in the batch until the next look, and nothing is added to their hypotheses.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,12 @@ class SearchRequest:
 
     Attributes:
         settings: resolved for these models (:meth:`SearchSettings.resolved`).
-        special: the ids that go with them.
+        special: their ids.
         strategy: fairseq's search object, which selects extensions; it is left as it is.
         models: the ensemble, in evaluation mode.
-        terms: change the scores of words, in this order; their models are in evaluation mode.
+        terms: terms that change the scores of words, in order; their models are in evaluation mode.
         dictionary: the target's.
-        shortlist: the words that there are for a document; None: all.
+        shortlist: the words available for a document; None: all.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: see ``SummaryGenerator.generate``.
     """
 
@@ -65,7 +71,7 @@ class BeamSearch:
         candidates: the words of the softmax with a shortlist; otherwise None.
 
     Raises:
-        ValueError: an option does not fit this batch or these models.
+        ValueError: an option does not suit this batch or these models.
         NotImplementedError: constraints, which the strategy or a model does not support.
     """
 
@@ -75,8 +81,9 @@ class BeamSearch:
         self.settings, self.scoring, self.on_step = settings, settings.scoring, request.on_step
         self.source = Source.of(net_input, request.special.eos, request.special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
-        self.longest = self._length_limits()  # (B,), most tokens before the end symbol
-        limits = self.longest.tolist() or [0]
+        limits = self._length_limits()
+        self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), before the end symbol
+        self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
             check_least_length(settings.min_len, min(limits))
@@ -108,9 +115,11 @@ class BeamSearch:
         self.prefix = None if request.prefix_tokens is None else self._checked_prefix(request.prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         ids = sample.get("id")
-        numbers = ids.tolist() if isinstance(ids, Tensor) else range(self.documents)
-        self.strategy = for_one_search(request.strategy, self.vocabulary, numbers)
-        self.constraints = extended_constraints(
+        numbers: Sequence[int] = range(self.documents)
+        if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
+            numbers = ids.tolist()
+        self.strategy = for_one_search(request.strategy, self.vocabulary, numbers, self.device)
+        packed = extended_constraints(
             request.constraints,
             request.strategy,
             self.vocabulary,
@@ -119,46 +128,50 @@ class BeamSearch:
             limits,
             unknown_allowed=settings.unk_penalty < math.inf,
         )
+        self.packed_constraints = packed  # on the CPU, for the strategy
+        self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = rules_of(settings, self.special, min(limits), end_counts)
+        # what observers are told and what is drawn must not depend on documents that are finished
+        looks_always = self.device.type == "cpu" or self.on_step is not None or draws_words(self.strategy)
+        self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
-    def _length_limits(self) -> Tensor:
-        """Most tokens of each summary before the end symbol, (B,)."""
+    def _length_limits(self) -> List[int]:
+        """Most tokens of each summary before the end symbol."""
         settings = self.settings
         if settings.exact_length:
-            return torch.full((self.documents,), settings.exact_length, device=self.device)
+            return [settings.exact_length] * self.documents
         if settings.match_source_len:
             longest = int(self.source.lengths.max())
             if longest >= settings.max_len:
                 raise ValueError(
-                    f"--match-source-len: a document has {longest} tokens, and the models have positions for summaries "
-                    f"of {settings.max_len - 1} (--truncate-source reads fewer)"
+                    f"--match-source-len: a document has {longest} tokens, but the models have positions for "
+                    f"summaries of {settings.max_len - 1} (--truncate-source reads fewer)"
                 )
             # for all documents, as in fairseq; a rule of the step ends each at its own length
-            return torch.full((self.documents,), longest, device=self.device)
+            return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
         else:
             tokens = [self.source.width] * self.documents
-        most = [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
-        return torch.tensor(most, dtype=torch.long, device=self.device)
+        return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """The words that summaries must begin with, (B, T), as search ids."""
+        """Words that summaries must begin with, (B, T), as search ids."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # which alone says where a summary ends
+        if self.settings.exact_length:  # it alone determines where a summary ends
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
-        for count, most in zip(words.tolist(), self.longest.tolist()):
+        for count, most in zip(words.tolist(), self.limits):
             if count > most:
                 raise ValueError(
-                    f"--prefix-size: a summary must begin with {count} tokens and has at most {most} "
-                    "(--max-len-a, --max-len-b, --exact-length, --match-source-len)"
+                    f"--prefix-size: a summary must begin with {count} tokens but has at most {most} (--max-len-a, "
+                    "--max-len-b, --exact-length, --match-source-len)"
                 )
         return prefix
 
     def run(self) -> Results:
-        """The finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Search; returns the finished hypotheses of each document, best first, with ids of the dictionary."""
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -167,7 +180,7 @@ class BeamSearch:
         self.live = Living(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
         self.done = Finished(self.documents, beam, longest, self.device, by_score)
-        self.strategy.init_constraints(self.constraints, beam)
+        self.strategy.init_constraints(self.packed_constraints, beam)
         for step in range(longest):
             if step:
                 lprobs, attention = self.ensemble.step(self.live.tokens[:, :, : step + 1], first=False)
@@ -181,7 +194,7 @@ class BeamSearch:
         return results
 
     def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
-        """One step of the search; False when no document is left.
+        """Run one step of the search; False when no document is left.
 
         Args:
             lprobs: (B, beam, V), changed in place. attention: (B, beam, S). beam is 1 in the first step.
@@ -192,14 +205,14 @@ class BeamSearch:
         extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
-        self._finish(step, extensions, ends[:, :beam], cost)  # an end that is not among the best is not taken
+        ended_now = ends[:, :beam] & ~live.decided[:, None]  # an end that is not among the best is not taken
         if step == self.max_len:
-            self._answer_unanswered(step, extensions, torch.ones_like(live.batch_rows, dtype=torch.bool))
+            self._finish(step, extensions, ended_now, torch.ones_like(live.decided), cost)
             return False
 
         ends[:, :beam] |= live.used_up
-        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # living hypotheses first, in order
-        fillers = ends.gather(1, chosen)  # hypotheses that have ended, where fewer than beam are living
+        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
+        fillers = ends.gather(1, chosen)  # finished hypotheses, where fewer than beam are active
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -208,9 +221,9 @@ class BeamSearch:
         else:
             ended = fillers
         if not continues_in_place(self.strategy):
-            log_probs = log_probs.masked_fill(ended, -math.inf)  # an ended hypothesis has no continuation
+            log_probs = log_probs.masked_fill(ended, -math.inf)  # a finished hypothesis has no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
-        self._answer_unanswered(step, extensions, stuck)
+        self._finish(step, extensions, ended_now, stuck, cost)
         live.extend(step, parents, words, log_probs)
         self.strategy.update_constraints(chosen)
         cost = None if cost is None else take_beams(cost, parents)
@@ -218,18 +231,27 @@ class BeamSearch:
             scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
             read = Reading(attention, self.ensemble.copying())
             self.on_step(best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
-        left = ~(stuck | self._is_decided(step, log_probs, cost))
-        return self._continue(step, parents, left)
+        live.decided = live.decided | stuck | self._is_decided(step, log_probs, cost)
+        return self._continue(step, parents)
 
-    def _continue(self, step: int, parents: Tensor, left: Tensor) -> bool:
-        """Tell the models which hypotheses go on; False if no document is left.
+    def _documents_left(self, step: int) -> Optional[Tensor]:
+        """The rows (n,) of the documents that stay in the batch; None: all."""
+        if (step + 1) % self.steps_between_looks:
+            return None
+        left = ~self.live.decided
+        if left.device.type == "cpu" and left.all():
+            return None
+        documents = left.nonzero().flatten()
+        return None if len(documents) == len(left) else documents
+
+    def _continue(self, step: int, parents: Tensor) -> bool:
+        """Tell the models which hypotheses they continue, and drop decided documents; False if no document is left.
 
         Args:
-            parents: (B, beam), the beams that are continued. left: (B,), which documents stay in the batch.
+            parents: (B, beam), the beams that are continued.
         """
-        documents: Optional[Tensor] = None
-        if not left.all():
-            documents = left.nonzero().flatten()
+        documents = self._documents_left(step)
+        if documents is not None:
             if not len(documents):
                 return False
             parents = parents[documents]
@@ -283,8 +305,11 @@ class BeamSearch:
 
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """The best extensions of each document; lprobs (B, beam or 1, V)."""
+        if lprobs.device.type != "cpu":  # where another pass is quicker than to wait for an answer
+            lprobs.masked_fill_(lprobs.isnan(), -math.inf)
+            return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk counts NaN as the largest number, so it would show up here
+        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would show up here
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -303,7 +328,7 @@ class BeamSearch:
         stepwise = cost if self.scoring.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
-        k = min(2 * beam, most)  # twice the beam, as half of them may end
+        k = min(2 * beam, most)  # twice the beam size, since half of them may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
             return recombined(
@@ -311,14 +336,22 @@ class BeamSearch:
             )
         return best_extensions(lprobs, before, k, stepwise)
 
-    def _finish(self, step: int, extensions: Extensions, ends: Tensor, cost: Optional[Tensor]) -> None:
-        """Put the extensions that end (B, beam) among the finished hypotheses."""
-        documents = ends.any(1).nonzero().flatten()
-        if not len(documents):
-            return
+    def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
+        """Put the extensions that end (B, beam) among the finished hypotheses.
+
+        A document that is ``stuck`` (B,), because it has no continuation, and has no hypothesis gets one of score -inf:
+        an answer for each.
+        """
         live, beam = self.live, ends.size(1)
+        unanswered = stuck & ~ends.any(1) & self.done.count(live.batch_rows).eq(0)
+        ends = torch.cat([ends[:, :1] | unanswered[:, None], ends[:, 1:]], dim=1)
+        documents = torch.arange(len(ends), device=ends.device)
+        if ends.device.type == "cpu":  # elsewhere all documents are cheaper than to wait for an answer
+            documents = ends.any(1).nonzero().flatten()
+            if not len(documents):
+                return
         parents = extensions.parents[documents, :beam]
-        log_probs = extensions.log_probs[documents, :beam]
+        log_probs = extensions.log_probs[documents, :beam].masked_fill(unanswered[documents, None], -math.inf)
         score = self.scoring.final(log_probs, step + 1, None if cost is None else take_beams(cost[documents], parents))
         end = torch.full_like(parents, self.special.eos).unsqueeze(2)
         words = take_beams(live.tokens[documents, :, 1 : step + 1], parents)
@@ -336,17 +369,10 @@ class BeamSearch:
             ancestors,
         )
 
-    def _answer_unanswered(self, step: int, extensions: Extensions, stuck: Tensor) -> None:
-        """Documents (B,) that cannot go on and have no hypothesis get one, of score -inf: an answer for each."""
-        stuck = stuck & self.done.count(self.live.batch_rows).eq(0)
-        if stuck.any():
-            ends = torch.zeros_like(self.live.used_up)
-            ends[stuck, 0] = True
-            impossible = extensions._replace(log_probs=torch.full_like(extensions.log_probs, -math.inf))
-            self._finish(step, impossible, ends, None)
-
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Which documents (B,) need no further step; log_probs and cost (B, beam) are of those that would go on."""
+        """Mask of documents (B,) that need no further step; log_probs and cost (B, beam) belong to continuing
+        hypotheses.
+        """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":
             return self.done.count(live.batch_rows) >= live.beam

@@ -1,10 +1,11 @@
-"""fairseq's search classes (sampling, diverse beams, allowed and required words) as the search uses them.
+"""fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to the search.
 
-They keep a state, fail on numbers that do not fit, and are meant for ids of the dictionary, while the search works with
-extended ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, by :func:`for_one_search`.
+They keep a state, fail on unsuitable numbers, and expect ids of the dictionary, while the search works with extended
+ids (see :mod:`fairseq_etads.vocabulary.output`). So every search has its own copy, made by :func:`for_one_search`.
 """
 
 import copy
+import math
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -22,10 +23,10 @@ GREEDY_SCORE = 1.0
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
-    """Beam search in which the i-th best continuation of a hypothesis, i from 0, loses ``diversity_rate`` times i.
+    """Beam search that penalises the i-th best continuation of a hypothesis, i from 0, by ``diversity_rate`` times i.
 
-    So hypotheses of several parents survive (Li et al. 2016). What is lost stays in a hypothesis's score. fairseq's
-    class counts from 1 and takes nothing off in the first step, so that it prefers short hypotheses, which differ less.
+    So hypotheses of several parents survive (Li et al. 2016). The penalty stays in a hypothesis's score. fairseq's
+    class counts from 1 and has no penalty in the first step, so that it prefers short hypotheses, which differ less.
     """
 
     def step(
@@ -47,10 +48,10 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Every hypothesis of a document is drawn word by word, except for one, which takes the likeliest word each time.
+    """Sampling word by word for all hypotheses of a document except one, which takes the likeliest word each time.
 
-    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` in the place of its
-    log P: it is the first of the document's results, and is recognised wherever the search has put it.
+    So both come from the same calls of the decoder. The greedy hypothesis has :data:`GREEDY_SCORE` instead of its log
+    P: it is the first of the document's results, and can be recognised wherever the search has put it.
     """
 
     def step(
@@ -63,22 +64,128 @@ class SamplingWithGreedy(fairseq_search.Search):
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """One extension of each hypothesis: scores, words and parents, each (B, beam); see fairseq's ``Search.step``.
 
-        In the first step, too, lprobs are (B, beam, V).
+        lprobs are (B, beam, V) in the first step, too.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
-        is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 by their rounding
+        is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
         if step == 0:
             is_greedy[:, 0] = True
         words = lprobs.argmax(dim=2)  # (B, beam)
-        probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
-        words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
+        if lprobs.device.type == "cpu":
+            probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
+            words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
+        else:  # where to draw for all is quicker than to wait for which rows those are
+            words = torch.where(is_greedy, words, drawn(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
         return sums.masked_fill(is_greedy, GREEDY_SCORE), words, parents
 
 
+def drawn(probs: Tensor) -> Tensor:
+    """One index per row (…, n) of unnormalised probabilities, drawn as ``torch.multinomial`` does, without its checks.
+
+    On a GPU these checks wait for the probabilities.
+    """
+    return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
+
+
+class DrawnOnDevice(fairseq_search.Sampling):
+    """fairseq's sampling without waiting for a GPU: the same distribution, and other draws."""
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """One extension of each hypothesis: scores, words and parents, (B, beam) each; see fairseq's classes."""
+        documents, beam, width = lprobs.shape
+        lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
+        words: Optional[Tensor] = None
+        if self.sampling_topp > 0:
+            probs, words = lprobs.exp().sort(descending=True)
+            below = probs.cumsum(dim=2).lt(self.sampling_topp)
+            # the words whose sum is below p and one more
+            kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
+            probs = probs.masked_fill(~kept, 0)
+        elif self.sampling_topk > 0:
+            best, words = lprobs.topk(self.sampling_topk)
+            probs = best.exp()
+        else:
+            probs = lprobs.exp()
+        chosen = drawn(probs)  # (B, beam)
+        sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log()
+        if words is not None:
+            chosen = words.gather(2, chosen[:, :, None])[:, :, 0]
+        if step == 0 or scores is None:
+            return sums, chosen, torch.zeros_like(chosen)
+        parents = torch.arange(beam, device=chosen.device).expand(documents, -1)
+        return sums + scores[:, :, step - 1], chosen, parents
+
+
+class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
+    """fairseq's class for ``prefix_allowed_tokens_fn``, with one copy of all words allowed in a step to the device."""
+
+    def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
+        """0 for words that may follow and minus infinity for all others, in the shape of ``x`` (rows, 1, V)."""
+        numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
+        told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
+        rows, words = [], []
+        for row, so_far in enumerate(told):
+            allowed = torch.as_tensor(self.prefix_allowed_tokens_fn(int(so_far[0]), so_far[1:]), dtype=torch.long)
+            words.append(allowed.cpu().flatten())
+            rows.append(torch.full_like(words[-1], row))
+        places = torch.stack([torch.cat(rows), torch.cat(words)]).to(x.device)
+        mask = torch.full_like(x[:, 0], -math.inf)
+        mask[places[0], places[1]] = 0
+        return mask[:, None]
+
+
+class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
+    """fairseq's class for ``--constraints``, which reads single numbers: it works on the CPU, wherever models run."""
+
+    def init_constraints(self, batch_constraints: Tensor, beam_size: int) -> None:
+        super().init_constraints(batch_constraints.cpu(), beam_size)
+
+    def prune_sentences(self, batch_idxs: Tensor) -> None:
+        super().prune_sentences(batch_idxs.cpu())
+
+    def update_constraints(self, active_hypos: Tensor) -> None:
+        super().update_constraints(active_hypos.cpu())
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, ...]:
+        """As fairseq's, with one copy to the CPU and one back."""
+        if lprobs.device.type == "cpu":
+            return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+        before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
+        width = lprobs.size(2)
+        both = torch.cat([lprobs, before], dim=2).cpu()
+        sums = both.new_zeros(*both.shape[:2], step + 1)
+        sums[:, :, max(step - 1, 0)] = both[:, :, width]
+        found = super().step(step, both[:, :, :width].contiguous(), sums)
+        together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)  # exact: ids are below 2^53
+        values, words, parents = together.chunk(3, dim=1)
+        return values.to(lprobs.dtype), words.long(), parents.long()
+
+
+ON_DEVICE = {
+    fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
+    fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
+}
+"""fairseq's search classes, and this project's in their place, which give the same and wait less for a GPU."""
+
+
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError for numbers with which one of fairseq's search classes fails.
+    """Raise ValueError for numbers with which one of fairseq's search classes would fail.
 
     Args:
         beam: ``--beam``. words: V.
@@ -96,44 +203,56 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def continues_in_place(strategy: Any) -> bool:
-    """Whether each hypothesis continues in its own slot, so that one that has ended cannot come back in another."""
+    """Tell whether each hypothesis continues in its own slot, so that a finished one cannot reappear in another."""
+    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
+
+
+def draws_words(strategy: Any) -> bool:
+    """Whether words are drawn, so that what is drawn for a document depends on the rows before it."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """The widest beam, up to ``beam``, with which the strategy finds enough words among V + K = ``width``."""
+    """Largest beam size, up to ``beam``, for which the strategy finds enough words among V + K = ``width``."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two ask for twice as many words of a single hypothesis
+        beam = min(beam, (width - 1) // 2)  # these two need twice as many words of a single hypothesis
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)
 
 
-def for_one_search(strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int]) -> Any:
+def for_one_search(
+    strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
+) -> Any:
     """A copy of the strategy with a state of its own, which numbers documents by their rows in the batch.
 
     Args:
         vocabulary: of the search; None: ids are the dictionary's.
         ids: the documents' numbers, by which ``prefix_allowed_tokens_fn`` knows them.
+        device: where the search runs.
     """
     strategy = copy.copy(strategy)
+    strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
+    if device.type != "cpu" and type(strategy) is fairseq_search.Sampling:
+        strategy.__class__ = DrawnOnDevice
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
-        strategy.prefix_allowed_tokens_fn = _AllowedWords(strategy.prefix_allowed_tokens_fn, vocabulary, list(ids))
+        own = None if vocabulary is None else vocabulary.to("cpu")
+        strategy.prefix_allowed_tokens_fn = _AllowedWords(strategy.prefix_allowed_tokens_fn, own, list(ids))
     if isinstance(strategy, fairseq_search.Sampling) and vocabulary is not None and vocabulary.candidates is not None:
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
         slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
-        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # more than any extended id
+        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # larger than any extended id
     return strategy
 
 
 class _AllowedWords:
-    """A ``prefix_allowed_tokens_fn`` that is asked and answers with extended ids, and knows documents by their rows.
+    """A ``prefix_allowed_tokens_fn`` that takes and returns extended ids, and identifies documents by their rows.
 
     Args:
-        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Those that
-            the document's summary cannot hold are left out.
+        function: (number of the document, ids (t,) so far) -> ids that may follow, all of the dictionary. Ids that the
+            document's summary cannot contain are left out.
     """
 
     def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
@@ -156,15 +275,15 @@ def extended_constraints(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Packed constraints with ids of the dictionary -> with extended ids; None if the strategy has none.
+    """Packed constraints with ids of the dictionary -> with extended ids, on the CPU; None if the strategy has none.
 
     Args:
-        constraints: (B, n) or None. longest: most tokens of each summary before the end symbol.
+        constraints: (B, n) or None. longest: maximum number of tokens of each summary before the end symbol.
         unknown_allowed: whether the unknown word may be written.
 
     Raises:
         NotImplementedError: the strategy does not support constraints.
-        ValueError: it needs some, or no summary can meet those of a document.
+        ValueError: it needs constraints, or no summary can meet a document's constraints.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:
@@ -172,13 +291,14 @@ def extended_constraints(
         return None
     if constraints is None:
         raise ValueError("--constraints: there are none; fairseq-interactive reads them, behind a tab in each line")
-    extended = []
+    constraints, extended = constraints.cpu(), []
+    vocabulary = None if vocabulary is None else vocabulary.to("cpu")
     for row, packed in enumerate(constraints):
         phrases = [phrase.long() for phrase in unpack_constraints(packed)]
         count = sum(map(len, phrases))
         if count > longest[row]:
             raise ValueError(
-                f"--constraints: document {row + 1} of the batch must use {count} tokens, and a summary has at most "
+                f"--constraints: document {row + 1} of the batch must use {count} tokens, but a summary has at most "
                 f"{longest[row]} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
             )
         never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}

@@ -1,7 +1,7 @@
-"""Documents to summarise, from lines, JSON lines, CSV, folders or files.
+"""Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
-``etads-summarize`` takes them raw. For ``scripts/generate.sh``, whose options stand here, they become the lines that
-fairseq-interactive reads, cleaned as ``etads-corpus`` cleans the texts of training.
+``etads-summarize`` takes them raw. For ``scripts/generate.sh`` they become lines for fairseq-interactive, cleaned as
+``etads-corpus`` cleans training data; the script's options are defined here.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
-"""Fields that hold the document, the first of a record's that is here; those of etads-corpus table."""
+"""Fields that may hold the document, by priority; the same as in etads-corpus table."""
 
 _RECORDS_SEARCHED = 100
 """Records of JSON lines of which one must have a known field."""
@@ -31,9 +31,9 @@ _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """The name of a document, a file or the id or line number of a record, and its raw text.
+    """A document to summarise: its name (a file, or a record's id or line number) and its raw text.
 
-    The lines of the text are paragraphs. ``problem`` says why it cannot be read.
+    The lines of the text are paragraphs. ``problem`` says why it is unreadable.
     """
 
     name: str
@@ -42,10 +42,10 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """The format of a command's inputs: the one that is given, or what the names and the first line tell.
+    """The format of a command's inputs: the given one, or a guess from names and the first line.
 
     Raises:
-        InputError: an input is missing, they are of several formats, or not of the given one.
+        InputError: an input is missing, or the inputs have several formats, or not the given one.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -54,7 +54,7 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
         if path.is_dir() and given not in (None, "folder"):
             raise InputError(f"FILE {path}: is a folder, and --input-format is {given}")
         if given == "folder" and not path.is_dir():
-            raise InputError(f"FILE {path}: is no folder, and --input-format is folder")
+            raise InputError(f"FILE {path}: is not a folder, and --input-format is folder")
     if given:
         return given
     return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
@@ -88,10 +88,10 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
-        return f"{said}; --input-format file takes a whole file for one"
+        return f"{said}; --input-format file reads a whole file as one"
     if len(files) == 1 and _has_lines(Path(files[0])):
         said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
-    return f"{said}; --lines takes every line for one"
+    return f"{said}; --lines reads every line as one"
 
 
 def _has_lines(path: Path) -> bool:
@@ -104,12 +104,12 @@ def _has_lines(path: Path) -> bool:
 
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
-        return "lines"  # reading says what is wrong
+        return "lines"  # the reader will say what is wrong
     if sys.stdin.isatty():
-        print("== reading from the terminal, a document a line; Ctrl-D ends it", file=sys.stderr)
+        print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # what was peeked at can still be read
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # the peeked lines can still be read
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
@@ -119,11 +119,11 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
         text: the format of text files.
 
     Raises:
-        InputError: they are of several formats.
+        InputError: they have several formats.
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
-        raise InputError("folders, JSON lines, CSV and text files together; give those of one kind (--input-format)")
+        raise InputError("folders, JSON lines, CSV and text files are mixed; give inputs of one kind (--input-format)")
     (kind,) = found
     return kind
 
@@ -145,7 +145,7 @@ def _format_of(path: Path) -> str:
 
 
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
-    """The documents of the inputs, in order.
+    """Yield the documents of the inputs, in order.
 
     Args:
         kind: one of FORMATS.
@@ -173,17 +173,17 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """What is a document in inputs of a format, in a word."""
+    """The word for a document in inputs of a format."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """What separates the cells of a table with this first line."""
+    """Detect the separator of a table's cells from its first line."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """The names of the fields of a table ("jsonl" or "csv"): of its first record or row; in lower case for CSV."""
+    """Names of a table's fields ("jsonl" or "csv"), from its first record or row; lower-cased for CSV."""
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
             continue
@@ -198,7 +198,7 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """The document, or a problem if it is not UTF-8 and was read with ESCAPE_INVALID."""
+    """Add a problem to a document that was read with ESCAPE_INVALID and is not UTF-8."""
     if is_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")
@@ -214,13 +214,13 @@ def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
 
 
 def _files_of(folder: Path) -> List[Path]:
-    """The files of a folder by name, without hidden ones; raises InputError if there are none."""
+    """Files of a folder by name, without hidden ones; raises InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
         raise InputError(f"{folder}: no file in it")
     if len(files) < len(entries):
-        _say(f"{folder}: {len(entries) - len(files)} folders in it are not looked into")
+        _say(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
 
 
@@ -263,7 +263,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """A document a row; the first row has the columns' names, in upper or lower case."""
+    """One document per row; the first row has the columns' names, in either case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -310,7 +310,7 @@ def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """The paragraphs of a text, or a list of sentences; raises BadDocument if the field is neither."""
+    """Paragraphs of a text, or a list of sentences; raises BadDocument for any other field."""
     if column not in record:
         raise BadDocument(f'no "{column}"')
     value = record[column]
@@ -322,7 +322,7 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
 
 
 def _one_line(text: str, kind: str) -> str:
-    """The line that fairseq-interactive is to read, which would also end lines at lone carriage returns."""
+    """Join the line for fairseq-interactive, which would also end a line at a lone carriage return."""
     if kind == "lines":
         return " ".join(text.replace("\0", " ").split())
     document = Document([piece for piece in text.split("\n") if piece.strip()], [])
@@ -343,7 +343,7 @@ def _say(text: str) -> None:
 
 
 def write_documents(args: argparse.Namespace) -> None:
-    """Write a line for each document to OUT/documents and its name to OUT/names; say what was found.
+    """Write the documents' lines to OUT/documents and their names to OUT/names; report the detected format.
 
     Raises:
         InputError: an input cannot be read; without --skip-bad, a document cannot.
@@ -368,17 +368,17 @@ def write_documents(args: argparse.Namespace) -> None:
         raise InputError(f"--input {args.input[0]}: no document in it")
     _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
-        _say(f"{counts['bad']:,} of them cannot be read (--skip-bad); their summaries are empty")
+        _say(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Returns the numbers of documents and of bad ones, and whether an empty line stands between two others."""
+    """Returns the numbers of documents and of bad ones, and whether there is an empty line between two others."""
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
-                raise InputError(f"{document.problem}; --skip-bad gives such documents an empty summary")
+                raise InputError(f"{document.problem}; with --skip-bad such documents get an empty summary")
             counts["documents"] += 1
             counts["bad"] += bool(document.problem)
             line = _one_line(document.text, kind)
@@ -390,7 +390,7 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Read the options of ``scripts/generate.sh`` that concern the input."""
+    """Parse the input options of ``scripts/generate.sh``."""
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
     add_input_format(parser)

@@ -1,4 +1,4 @@
-"""etads-tune killed in the middle of a trial, and run again: no trial is lost, and none is made twice."""
+"""etads-tune killed in the middle of a trial, and run again: no trial is lost or repeated."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A pretended GPU: tensors that say they are on cuda:0 and are computed on the CPU, for tests without a GPU.
+"""A pretended GPU: tensors that claim to be on cuda:0 and are computed on the CPU, for tests without a GPU.
 
 Inside :func:`pretend_cuda`, code written for CUDA runs unchanged: ``.cuda()``, ``is_cuda``, ``torch.autocast("cuda")``
 with CUDA's own lists of operators, backward passes, fairseq's trainer. An operator that is given tensors of both
@@ -7,7 +7,7 @@ anything about cuDNN, fused kernels, memory or speed.
 
 Import this module before torch, in a process of its own, as ``run_pretending.py`` does. torch for CPUs then finds the
 device of ``pretended_gpu.cpp``, and so has backward passes for it. That file is compiled at the first import, which
-needs g++. torch with CUDA has that device already: there is no room for a pretended one.
+needs g++. torch with CUDA already has that device, so it cannot be pretended there.
 """
 
 import collections
@@ -41,7 +41,6 @@ import torch  # noqa: E402
 from pretended_kernels import COMPUTED  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing  # noqa: E402
-from torch.utils._pytree import tree_flatten, tree_map  # noqa: E402
 
 CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
 SYNCS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal"}
@@ -82,7 +81,7 @@ LEDGER = Ledger()
 
 
 class PretendedTensor(torch.Tensor):
-    """A tensor that says it is on cuda:0. Its numbers are in ``inner``, a tensor on the CPU."""
+    """A tensor that claims to be on cuda:0. Its numbers are in ``inner``, a tensor on the CPU."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -103,13 +102,13 @@ class PretendedTensor(torch.Tensor):
     def data_ptr(self):
         return self.inner.data_ptr()
 
-    def untyped_storage(self):  # by which safetensors finds tensors that share memory
+    def untyped_storage(self):  # safetensors uses it to find tensors that share memory
         return self.inner.untyped_storage()
 
     def tolist(self):
         return self.cpu().tolist()
 
-    def __format__(self, spec):  # torch's is for plain tensors alone
+    def __format__(self, spec):  # torch's function is only for plain tensors
         return format(self.item() if self.dim() == 0 else self.cpu(), spec)
 
     def __repr__(self, **_):
@@ -128,21 +127,40 @@ def unwrap(x):
     return x.inner if isinstance(x, PretendedTensor) else CPU if is_gpu(x) else x
 
 
+def each(function, x):
+    """A copy of nested lists, tuples and dictionaries with the function of everything inside; quicker than torch's."""
+    kind = type(x)
+    if kind is list or kind is tuple:
+        return kind([each(function, part) for part in x])
+    return {key: each(function, part) for key, part in x.items()} if kind is dict else function(x)
+
+
+def tensors_in(x):
+    """The tensors in nested lists, tuples and dictionaries."""
+    if isinstance(x, torch.Tensor):
+        return [x]
+    if type(x) is dict:
+        x = x.values()
+    elif type(x) not in (list, tuple):
+        return []
+    return [tensor for part in x for tensor in tensors_in(part)]
+
+
 def is_gpu(device):
     return isinstance(device, torch.device) and device.type == "cuda"
 
 
 def run(func, args, kwargs):
-    """Compute an operator on the CPU; its results say they are on the device where a GPU would have them."""
+    """Compute an operator on the CPU; its results claim to be on the device where a GPU would put them."""
     name = func._schema.name.removeprefix("aten::")
-    tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+    tensors = tensors_in((args, kwargs))
     plain = [x for x in tensors if not isinstance(x, PretendedTensor)]
     pretended, device = len(plain) < len(tensors), kwargs.get("device")
     if not (pretended or is_gpu(device)):
         return func(*args, **kwargs)
     numbers = all(x.dim() == 0 for x in plain) and (torch.Tag.pointwise in func.tags or name in NUMBERS)
-    strict = tree_flatten((args[0], args[2:]))[0] if "index" in name else []  # of these only indices may be the CPU's
-    mixed = any(x.dim() and not isinstance(x, PretendedTensor) for x in strict if isinstance(x, torch.Tensor))
+    strict = tensors_in((args[0], args[2:])) if "index" in name else []  # of these only indices may be the CPU's
+    mixed = any(x.dim() and not isinstance(x, PretendedTensor) for x in strict)
     if pretended and plain and (mixed or not (numbers or name in MAY_MIX or name == "_pack_padded_sequence")):
         raise MixedDevicesError(f"{func}: cuda:0 with the CPU's {[tuple(x.shape) for x in plain]}")
     to_cpu = isinstance(device, torch.device) and not is_gpu(device)
@@ -155,13 +173,13 @@ def run(func, args, kwargs):
     if not (func.is_view or name in NO_KERNEL):
         LEDGER.add(LEDGER.kernels, name)
     torch._C._set_only_lift_cpu_tensors(True)  # of each thread: torch.tensor(…, device="cuda") is made on the CPU first
-    own_args, own_kwargs = tree_map(unwrap, (args, kwargs))
+    own_args, own_kwargs = each(unwrap, (args, kwargs))
     found = COMPUTED.get(name, func)(*own_args, **own_kwargs)
     if to_cpu:
         return found if name != "copy_" else args[0]
-    if name == "_pack_padded_sequence":  # the sizes of its steps stay with the CPU
+    if name == "_pack_padded_sequence":  # the sizes of its steps stay on the CPU
         return wrap(found[0]), found[1]
-    found = tree_map(wrap, found)
+    found = each(wrap, found)
     return return_and_correct_aliasing(func, args, kwargs, found) if pretended else found
 
 
@@ -171,7 +189,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _apply(module, function, recurse=True):
-    """Replace ``Module._apply``; shared parameters stay shared, and attributes of parameters are kept."""
+    """Replacement for ``Module._apply`` that keeps shared parameters shared, and attributes of parameters."""
     done = {}
 
     def changed(x):
@@ -210,7 +228,7 @@ def pretend_cuda(capability=(8, 0), devices=1):
     fakes = {name: lambda *_, value=value, **__: value for name, value in answers.items()}
     fakes |= {"_initialized": True, "device": lambda *_: contextlib.nullcontext()}
     fakes |= {"get_rng_state": lambda *_: torch.get_rng_state(), "set_rng_state": lambda x, *_: torch.set_rng_state(x)}
-    for name, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # of the sizes alone
+    for name, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # for sizes only
         fakes[name] = lambda *sizes, dtype=dtype: torch.empty(*sizes, dtype=dtype, device="cuda")
     before = torch._C._only_lift_cpu_tensors()
     with contextlib.ExitStack() as stack:

@@ -1,11 +1,10 @@
 """Loop-written oracles, at most one per equation, and a table of all equations.
 
-An oracle works in float64 on one document without padding and one head, with plain Python loops over positions, so that
-it can be read next to the paper. It is slow and literal on purpose.
+An oracle computes in float64 on one document without padding and one head, with plain Python loops over positions, so
+that it can be read next to the paper. It is deliberately slow and literal.
 
 :data:`EQUATIONS` lists every equation of the papers with its oracle, the function that computes it and the test that
-compares the two. A new equation gets a row there. :mod:`reference.parts` holds steps that several oracles share and no
-equation has to itself.
+compares the two. A new equation gets a row there. :mod:`reference.parts` has steps that several oracles share.
 """
 
 # ruff: noqa: F401  # tests call all oracles as reference.NAME

@@ -1,4 +1,4 @@
-"""``etads-explain``: kinds of input, which document, given summaries, pages and JSON, options that do not fit."""
+"""``etads-explain``: kinds of input, choice of the document, given summaries, pages and JSON, incompatible options."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def wanted(folder):
 
 @pytest.fixture
 def explain(folder, capsysbinary, tmp_path, monkeypatch):
-    """Runs the command in an empty folder; returns its status, what is on standard output, and what was said."""
+    """Run the command in an empty folder; returns its status, standard output, and messages."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     (tmp_path / "work" / "a.txt").write_text("\n".join(TEXTS) + "\n")
@@ -61,7 +61,7 @@ def test_a_page_and_figures_of_the_first_document(explain, wanted):
 def test_a_file_is_a_document(explain, folder):
     status, out, said = explain("a.txt", "--json", "-")
     assert status == 0 and json.loads(out)["document"] == "\n".join(TEXTS)
-    assert "a.txt is one document with all its lines" in said and "--lines takes every line for one" in said
+    assert "a.txt is one document with all its lines" in said and "--lines reads every line as one" in said
 
 
 def test_which_document(explain, wanted):
@@ -104,16 +104,16 @@ def test_a_given_summary_and_options_of_the_search(explain, folder):
     "arguments,says",
     [
         (["a.txt"], "give --output PAGE, --json FILE, or both"),
-        (["a.txt", "-o", "-", "--json", "-"], "standard output takes one of them"),
+        (["a.txt", "-o", "-", "--json", "-"], "only one of them can go to standard output"),
         (["a.txt", "-o", "no/page.html"], "--output no/page.html: there is no folder no"),
-        (["a.txt", "-o", "."], "--output .: is a folder; name a file, or choose --document all"),
-        (["a.txt", "--json", "."], "--json .: is a folder"),
-        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, and"),
+        (["a.txt", "-o", "."], "--output .: it is a folder; name a file, or choose --document all"),
+        (["a.txt", "--json", "."], "--json .: it is a folder"),
+        (["a.txt", "-o", "a.txt", "--document", "all"], "--output a.txt: --document all writes a folder, but"),
         (["a.txt", "--json", "x", "--document", "all"], "--json takes one document"),
         (["a.txt", "-o", "-", "--document", "all"], "--output -: --document all writes a folder"),
-        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is of one document"),
+        (["a.txt", "-o", "x", "--document", "all", "--summary", "w1"], "--summary is for one document"),
         (["a.txt", "--lines", "-o", "x", "--document", "5"], "--document 5: no such id, name or number; there are 4"),
-        (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines takes every line for one"),
+        (["a.txt", "-o", "x", "--document", "2"], "there are 1 documents, from 1; --lines reads every line as one"),
         (["a.txt", "-o", "x", "--document", "0"], "--document 0: no such id"),
         (["b.txt", "-o", "x"], "FILE b.txt: no such file or folder"),
         (["a.txt", "-o", "x", "--summary", "w1", "--beam", "2"], "--beam has no effect with --summary"),

@@ -1,4 +1,4 @@
-"""``etads-export``: what it makes of a run, the model card, and what it refuses."""
+"""``etads-export``: its output for a run, the model card, and refusals."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Likelihoods of references: those of a loop over the words, kept and made anew when they must be; tests with seeds."""
+"""Likelihoods of references: equal to a loop over the words, cached and recomputed when necessary; tests with seeds."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ from fairseq_etads.vocabulary.dictionary import known_words
 V = known_words(make_task(tail=12).target_dictionary)
 DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
 SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
-"""The model knows words below V; of the others, its document has V and V + 5, but not V + 1."""
+"""The model knows words below V. Of the others, its document has V and V + 5, but not V + 1."""
 
 
 def write_subset(data, subset, documents=DOCUMENTS, summaries=SUMMARIES, words=100):
@@ -138,7 +138,7 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
 
 @pytest.fixture
 def scoring_here(monkeypatch):
-    """etads-compare scores in this process: starting another one takes seconds, and one test does."""
+    """Let etads-compare score in this process: starting another one takes seconds, and only one test does."""
 
     def run_here(command, **_):
         assert command[:3] == [sys.executable, "-m", likelihood.__name__]
@@ -164,10 +164,10 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--likelihood", "a", "b", "c"], "what is c?"),
+        (["--likelihood", "a", "b", "c"], "c is not needed"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
         (["a", "b"], "REF"),
-        (["ref", "--a", "x"], "--a and --b go together"),
+        (["ref", "--a", "x"], "--a and --b need each other"),
         (["--a", "x", "--b", "y"], "REF"),
     ],
 )

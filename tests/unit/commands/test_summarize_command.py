@@ -1,4 +1,4 @@
-"""``etads-summarize``: kinds of input and output, going on, documents that fail, options."""
+"""``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
 import io
 import itertools
@@ -33,7 +33,7 @@ def wanted(folder):
 
 @pytest.fixture
 def summarize(folder, capsysbinary):
-    """Runs the command; returns its status, the lines on standard output, and what was said."""
+    """Run the command; returns its status, the lines on standard output, and messages."""
 
     def run(*arguments, stdin=b"", model=folder):
         before, sys.stdin = (
@@ -54,8 +54,8 @@ def summarize(folder, capsysbinary):
 def test_lines_of_standard_input(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted)
-    assert "every line is a document; --input-format file takes" in said
-    assert "5 documents in " in said and "a second; 1 are empty" in said
+    assert "every line is a document; --input-format file reads" in said
+    assert "5 documents in " in said and "per second; 1 are empty" in said
     assert summarize("-", "--quiet", stdin=b"w1\r\n")[1:] == (summarize("-", stdin=b"w1")[1], "")
     assert summarize(stdin=b"")[:2] == (0, [])
 
@@ -90,7 +90,7 @@ def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp
     one, two = Summarizer.load(folder, "cpu").summarize(["w1 w2 Zebra.\n\nyak w5 w6", "w2 w2 Zebra.\n\nyak w5 w6"])
     status, lines, said = summarize(tmp_path / "1.txt")
     assert (status, lines) == (0, [one.text])
-    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines takes every line" in said
+    assert f"{tmp_path}/1.txt is one document with all its lines" in said and "--lines reads every line" in said
     status, lines, said = summarize(tmp_path / "1.txt", tmp_path / "2.txt")
     assert (status, lines) == (0, [one.text, two.text]) and "every file is a document; --lines" in said
     assert len(summarize(tmp_path / "1.txt", "--lines")[1]) == 3
@@ -179,7 +179,7 @@ def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(summarize_command, "_line", lambda *a: asked.append(a[0].name) or plain(*a))
     status, _, said = summarize(*arguments)
-    assert status == 0 and f"{at:,} documents are done; going on with the next" in said
+    assert status == 0 and f"{at:,} documents are done; continuing with the next" in said
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
     assert asked == ["1", "2", "3", "4", "5"][: at + 1] + ["1", "2", "3", "4", "5"][at:]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in", "out"]
@@ -199,7 +199,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
 
 
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
-    """So memory does not depend on the number of documents."""
+    """Otherwise memory would grow with the number of documents."""
     taken = itertools.count()
 
     def endless(*_):

@@ -309,12 +309,12 @@ def test_the_report_has_lengths_and_checksums(text, tmp_path):
     "options,words",
     [
         ({"words": "raw"}, "--words raw: --tokens word needs moses, ptb, spaces or characters"),
-        ({"source_size": 5}, "--source-size 5: goes with --separate-dictionaries"),
+        ({"source_size": 5}, "--source-size 5: needs --separate-dictionaries"),
         ({"separate": True, "target_size": -1}, "--target-size -1"),
         ({"target_size": 30}, "--target-size 30: choose fewer than the --size 30 words"),
         ({"factors": ["tf", "tf"]}, "--factors tf tf: name each once"),
         ({"factors": ["tf"], "tf_bins": 1}, "--tf-bins 1"),
-        ({"spacy_model": "en"}, "--spacy-model en: goes with"),
+        ({"spacy_model": "en"}, "--spacy-model en: needs --factors"),
     ],
 )
 def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, words):

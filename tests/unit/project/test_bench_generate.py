@@ -1,4 +1,4 @@
-"""The benchmark of decoding measures fairseq as fairseq-generate runs it, and the docs say what was measured."""
+"""The benchmark of decoding measures fairseq as in fairseq-generate, and the docs show the measured figures."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""docs/results.md is what the records in results/ say, and its verdicts follow from the scores."""
+"""docs/results.md matches the records in results/, and its verdicts follow from the scores."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ results_page, evidence = load("results_page"), load("evidence")
 
 
 def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
-    """A record of a system whose scores are above those of others by ``gain``, and its log p a word by ``likely``."""
+    """Make a record of a system with scores above others' by ``gain``, and a log p per word higher by ``likely``."""
     rng = np.random.default_rng(0)
     noise = np.random.default_rng([seed, len(system)]).normal(scale=0.5, size=documents)
     base = rng.uniform(20, 60, size=documents) + noise + gain

@@ -54,7 +54,7 @@ def tokens(summaries):
 
 
 def by_fairseq(run, texts, **decoding):
-    """What fairseq-interactive does, one document after the other: the tokens of each summary."""
+    """Output of fairseq-interactive, one document after another: the tokens of each summary."""
     checkpoint = str(run / "checkpoints" / "checkpoint_best.pt")
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [checkpoint], {"data": str(run / "prepared" / "bin")}
@@ -322,7 +322,7 @@ def test_other_things_than_texts_are_refused(summarizer):
     for texts in ([b"bytes"], [None], ["w1", 3]):
         with pytest.raises(TypeError, match=r"text number \d \(from 0\) is of the type"):
             summarizer.summarize(texts)
-    with pytest.raises(TypeError, match="summarize takes one"):
+    with pytest.raises(TypeError, match="also takes one"):
         summarizer.stream("w1 w2")
     with pytest.raises(InputError, match="choose raise or keep"):
         summarizer.stream(["w1"], errors="ignore")

@@ -164,7 +164,7 @@ def test_a_step_without_any_gradient_does_nothing():
 
 @pytest.mark.parametrize("lazy,plain", PAIRS)
 def test_parameters_may_be_flat_where_none_is_looked_up(lazy, plain):
-    """--fp16 hands over one flat float32 copy of all parameters."""
+    """--fp16 passes one flat float32 copy of all parameters."""
     flat = [nn.Parameter(torch.randn(5))]
     assert lazy(OPTIONS, flat).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
     assert not lazy(OPTIONS, list(Toy().parameters())).supports_flat_params

@@ -1,0 +1,236 @@
+"""Training steps in process on a CPU and on a GPU: a real one, or the pretended one of tests/pretended."""
+
+import argparse
+import collections
+import contextlib
+import copy
+import functools
+import re
+import sys
+import warnings
+from dataclasses import fields
+
+import convolutional
+import language_models
+import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.logging import metrics
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.trainer import Trainer
+from helpers import RECURRENT, SMALL, model_config
+from omegaconf import OmegaConf, open_dict
+from recurrent import EXTRACTOR, FACTORS
+from steps import make_dictionary, make_sample, make_task
+
+from fairseq_etads.models import rnn, transformer_options
+from fairseq_etads.systems.abs import options as nnlm_options
+from fairseq_etads.systems.convs2s import options as convs2s_options
+
+PRETENDED = "pretended_gpu" in sys.modules
+"""Whether the GPU is pretended: its numbers are a CPU's, and its speed means nothing."""
+FORMATS = ("fp32", "amp", "fp16", "memory-efficient-fp16", "bf16", "memory-efficient-bf16")
+TOLERANCE = {"fp32": 1e-4, "amp": 0.01, "fp16": 0.01, "bf16": 0.04}
+"""Largest relative difference of a loss from that on a CPU in float32, by the end of the format's name."""
+
+
+def tolerance(name):
+    return TOLERANCE[name.rpartition("-")[2]]
+
+
+class Waits:
+    """Counts of the places where the CPU waits for the GPU, and of uploads from memory that is not pinned.
+
+    Attributes:
+        syncs, uploads: (operator, file:line) -> count. A real GPU names no operators, and tells nothing of uploads.
+    """
+
+    def __init__(self):
+        self.syncs, self.uploads = collections.Counter(), collections.Counter()
+
+    def __str__(self):
+        return "\n".join(f"{count:4} {name} {where}" for (name, where), count in self.syncs.most_common())
+
+
+@contextlib.contextmanager
+def counted():
+    """:class:`Waits` of the block, complete at its end."""
+    waits = Waits()
+    if PRETENDED:
+        ledger = sys.modules["pretended_gpu"].LEDGER
+        before = [copy.copy(counter) for counter in (ledger.syncs, ledger.uploads)]
+        yield waits
+        waits.syncs, waits.uploads = (now - then for now, then in zip((ledger.syncs, ledger.uploads), before))
+        return
+    torch.cuda.synchronize()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield waits
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    for warning in found:
+        if "synchroniz" in str(warning.message):
+            waits.syncs["wait", re.sub(r".*/(fairseq\w*/)", r"\1", warning.filename) + f":{warning.lineno}"] += 1
+
+
+def device_task():
+    """A task whose dictionary knows 44 words, the last a sentence mark, and has 9 to copy; with source factors."""
+    task = make_task(tail=9, mark=True)
+    task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
+    task.cfg.data = "/nowhere"
+    return task
+
+
+TAGGERS = {
+    "word_tagger": {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4},
+    "sentence_extractor": {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3},
+    "pointer_extractor": {
+        **{"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
+    },
+}
+
+
+def sizes_of(arch):
+    """Options that make a preset small, and leave its mechanisms as they are."""
+    if arch in TAGGERS:
+        return TAGGERS[arch]
+    if arch in rnn.PRESETS:
+        preset = rnn.PRESETS[arch]
+        sizes = dict(RECURRENT)
+        for option, size in (
+            ("large_vocabulary_trick", 25),
+            ("encoder_projection", 11),
+            ("readout_dim", 12),
+            ("decoder_hidden_size", 12),
+            ("decoder_embed_dim", 16),
+        ):
+            if preset.get(option):
+                sizes[option] = size
+        if preset.get("paper_init"):
+            sizes["readout_dim"] = 12
+        return {**sizes, "dropout": 0.0, **(EXTRACTOR if preset.get("sentence_attention") == "extractor" else {})}
+    if arch in convs2s_options.PRESETS:
+        return convolutional.SIZES
+    if arch in nnlm_options.PRESETS:
+        return language_models.SIZES
+    return {**SMALL, "attention_dropout": 0.0, "activation_dropout": 0.0}
+
+
+PRESETS = [*transformer_options.PRESETS, *rnn.PRESETS, *convs2s_options.PRESETS, *nnlm_options.PRESETS]
+"""The architectures of this project that summarise."""
+
+
+def distinct_presets():
+    """The presets without those that differ from an earlier one in sizes alone."""
+    found = {}
+    for arch in PRESETS:
+        config = {**model_config(arch, **sizes_of(arch))}
+        found.setdefault(str({name: config[name] for name in sorted(config) if name != "_name"}), arch)
+    return list(found.values())
+
+
+@functools.cache
+def _plain_config():
+    return OmegaConf.structured(FairseqConfig)
+
+
+def _defaults(optimiser, name):
+    """The options of an optimiser, with their defaults."""
+    config = getattr(optimiser, "__dataclass", None)
+    if config is None:  # an old one of fairseq's, with options of argparse
+        parser = argparse.ArgumentParser()
+        optimiser.add_args(parser)
+        found = vars(parser.parse_args([]))
+    else:
+        found = {option.name: option.default for option in fields(config)}
+    plain = {
+        key: value for key, value in found.items() if isinstance(value, (int, float, str)) and "$" not in str(value)
+    }
+    return (
+        {**plain, "lr": [0.01], "_name": name, "tpu": False, "use_old_adam": False}
+        if name == "adam"
+        else {**plain, "lr": [0.01], "_name": name}
+    )
+
+
+def options_of_criterion(name, **options):
+    """The options of a criterion, with their defaults."""
+    values = {option.name: option.default for option in fields(CRITERION_DATACLASS_REGISTRY[name])}
+    for reference, value in (("sentence_avg", False), ("ddp_backend", "legacy_ddp")):  # to options of fairseq-train
+        if reference in values:
+            values[reference] = value
+    plain = {key: value for key, value in values.items() if isinstance(value, (int, float, str, type(None)))}
+    return OmegaConf.create({**plain, "_name": name, **options})
+
+
+def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=None, optimization=(), **options):
+    """fairseq's trainer with a small model on a device.
+
+    Args:
+        number_format: of :data:`FORMATS`. criterion: its name and options. options: of the model.
+    """
+    task = device_task()
+    cfg = copy.deepcopy(_plain_config())
+    with open_dict(cfg):
+        cfg.common.cpu = device == "cpu"
+        cfg.common.fp16_init_scale, cfg.common.fp16_no_flatten_grads = 8, True
+        cfg.distributed_training.distributed_world_size = 1
+        if number_format != "fp32":
+            name = number_format.replace("-", "_")
+            cfg.common[name] = True
+            if name.startswith("memory_efficient"):
+                cfg.common[name.rpartition("_")[2]] = True
+        cfg.optimization.lr, cfg.optimization.clip_norm = [0.01], 1.0
+        cfg.optimizer = OmegaConf.create({**_defaults(OPTIMIZER_REGISTRY[optimizer], optimizer), **dict(optimization)})
+        cfg.lr_scheduler = OmegaConf.create(
+            {"_name": "fixed", "lr": [0.01], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
+        )
+    torch.manual_seed(1)
+    if arch == "transformer":
+        model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch, **{**SMALL, **options}), task)
+    else:
+        model = task.build_model(model_config(arch, **{**sizes_of(arch), **options}))
+    name, more = criterion or ("summarization_nll", {})
+    loss = task.build_criterion(options_of_criterion(name, **more))
+    with open_dict(cfg):  # for checkpoints
+        cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))
+    trainer = Trainer(cfg, task, model, loss)
+    return trainer, sample_for(arch, model)
+
+
+def sample_for(arch, model):
+    """A batch, with labels for models that select."""
+    sample = make_sample(model)
+    tokens = sample["net_input"]["src_tokens"]
+    if arch == "pointer_extractor":
+        sample["labels"] = torch.tensor([[1, 0], [0, -1], [0, -1]])
+    elif arch in TAGGERS:
+        sample["labels"] = (tokens % 2).float().masked_fill(tokens < 4, -1.0)
+        sample["net_input"].pop("prev_output_tokens")
+    if arch == "pointer_extractor":
+        sample["net_input"].pop("prev_output_tokens")
+    return sample
+
+
+def run_steps(trainer, sample, steps=2):
+    """Losses of training steps and then of a validation step, in bits."""
+    losses = []
+    with metrics.aggregate("train"):
+        for _ in range(steps):
+            logged = trainer.train_step([sample])
+            losses.append(float(logged["loss"]) if logged else float("nan"))
+    with metrics.aggregate("valid"):
+        losses.append(float(trainer.valid_step(sample)["loss"]))
+    return losses
+
+
+def waits_of_a_step(trainer, sample):
+    """:class:`Waits` of one training step after the first, in which nothing is logged beyond what fairseq keeps."""
+    with metrics.aggregate("train"):
+        trainer.train_step([sample])
+        with counted() as waits:
+            trainer.train_step([sample])
+    return waits

@@ -1,0 +1,188 @@
+"""Training on a GPU: each preset, mechanism, number format, criterion and optimiser gives the losses of a CPU."""
+
+import functools
+
+import pytest
+import torch
+from device_steps import (
+    FORMATS,
+    PRESETS,
+    PRETENDED,
+    TAGGERS,
+    distinct_presets,
+    make_trainer,
+    run_steps,
+    tolerance,
+)
+from fairseq.logging import metrics
+
+from fairseq_etads.training.losses import NonFiniteLossError
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+OF_FAIRSEQ = ("label_smoothed_cross_entropy", {"label_smoothing": 0.1})
+SMOOTHED = ("summarization_nll", {"label_smoothing": 0.1})
+COVERED = ("summarization_nll", {"coverage_loss": 1.0})
+RL = {"rewards": "rougeL", "rl_weight": 0.5, "rl_max_len": 6}
+SELECTED = {"hierarchical_attention": True, "encoder_by_sentence": True, "sentence_selector": True, "rnn_cell": "lstm"}
+MECHANISMS = {
+    "pointer": ("etads", SMOOTHED, {"pointer": "soft"}),
+    "switch": ("etads", SMOOTHED, {"pointer": "switch", "pointer_continue": True}),
+    "saliency slope": ("etads", None, {"saliency_gate": "open"}),
+    "coverage": ("es_transformer", COVERED, {"pointer": "soft"}),
+    "output bias": ("etads_basic", SMOOTHED, {"output_bias": True, "share_encoder_decoder_layers": True}),
+    "encoder gate": ("aggregation_transformer", None, {"aggregation": "proj", "encoder_gate": True}),
+    "adaptive softmax": ("etads_basic", ("adaptive_loss", {}), {"adaptive_softmax_cutoff": (10, 20)}),
+    "checkpointed": ("etads", None, {"checkpoint_activations": True}),
+    "lstm": ("gru_seq2seq", SMOOTHED, {"rnn_cell": "lstm", "bridge": "relu", "pointer": "soft", "coverage": True}),
+    "extractor": ("gru_seq2seq", None, {"sentence_attention": "extractor", "hierarchical_attention": True}),
+    "selector": ("gru_seq2seq", None, SELECTED),
+    "pointing convolutions": ("convs2s", SMOOTHED, {"pointer": "soft"}),
+    "pointing language model": ("abs", SMOOTHED, {"pointer": "switch"}),
+    "edited references": ("etads", ("summarization_raml", {"raml_reward": "none"}), {"pointer": "soft"}),
+    "rewards": ("etads", ("summarization_rl", RL), {"pointer": "soft"}),
+    "fairseq's Transformer": ("transformer", OF_FAIRSEQ, {}),
+}
+"""Models beyond the presets, and criterions: name -> preset, criterion, options of the model."""
+SELECTORS = {
+    "word_tagger": "selection_nll",
+    "sentence_extractor": "selection_nll",
+    "pointer_extractor": "extractor_nll",
+}
+OPTIMISERS = {
+    "adam": {},
+    "adagrad": {},
+    "adadelta": {},
+    "nag": {"momentum": 0.9},
+    "lazy_adam": {},
+    "lazy_adadelta": {},
+    "lazy_adagrad": {},
+    "muon": {},
+}
+MEMORY_EFFICIENT = {"adam", "nag", "lazy_adam"}
+"""Optimisers that fairseq has for --memory-efficient-fp16; it refuses the others by their name."""
+DRAWN = {"edited references", "rewards"}
+"""Trainings that draw samples: on a GPU they are others than on a CPU."""
+
+
+@functools.cache
+def on_a_cpu(arch):
+    return run_steps(*make_trainer(arch, "cpu"))
+
+
+@functools.cache
+def mechanism_on_a_cpu(mechanism, optimiser):
+    arch, criterion, options = MECHANISMS[mechanism]
+    return run_steps(*make_trainer(arch, "cpu", "fp32", optimiser, criterion, **options))
+
+
+def compare(found, expected, name):
+    assert found == pytest.approx(expected, rel=tolerance(name), abs=2e-3)
+
+
+@pytest.mark.parametrize("name", ["fp32", "amp", "fp16", "bf16"])
+@pytest.mark.parametrize("arch", distinct_presets())
+def test_a_preset_learns_as_on_a_cpu(arch, name):
+    compare(run_steps(*make_trainer(arch, "cuda", name)), on_a_cpu(arch), name)
+
+
+@pytest.mark.parametrize(
+    "mechanism, name",
+    [
+        (mechanism, name)
+        for mechanism in MECHANISMS
+        for name in FORMATS
+        if mechanism in ("pointer", "lstm") or not name.startswith("memory")
+    ],
+)
+def test_a_mechanism_learns_as_on_a_cpu(mechanism, name):
+    arch, criterion, options = MECHANISMS[mechanism]
+    optimiser = "adam" if name.startswith("memory") else "sgd"  # fairseq refuses the others of its own
+    found = run_steps(*make_trainer(arch, "cuda", name, optimiser, criterion, **options))
+    if mechanism in DRAWN:
+        assert all(0 < loss < 20 for loss in found)
+    else:
+        compare(found, mechanism_on_a_cpu(mechanism, optimiser), name)
+
+
+@pytest.mark.parametrize("name", ["fp32", "amp", "fp16", "bf16"])
+@pytest.mark.parametrize("arch", SELECTORS)
+def test_a_selector_learns_as_on_a_cpu(arch, name):
+    assert arch in TAGGERS
+    criterion = SELECTORS[arch], {}
+    expected = run_steps(*make_trainer(arch, "cpu", criterion=criterion))
+    compare(run_steps(*make_trainer(arch, "cuda", name, criterion=criterion)), expected, name)
+
+
+@pytest.mark.parametrize("name", ["fp32", "amp", "fp16", "memory-efficient-fp16"])
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_an_optimiser_takes_the_steps_of_a_cpu(optimiser, name):
+    options = OPTIMISERS[optimiser]
+    if name.startswith("memory") and optimiser not in MEMORY_EFFICIENT:
+        trainer, sample = make_trainer("gru_seq2seq", "cuda", name, optimiser, optimization=tuple(options.items()))
+        with pytest.raises(ValueError, match=f"(?i)unsupported optimizer: {optimiser.replace('_', '')}"):
+            run_steps(trainer, sample)
+        return
+    found, expected = (
+        run_steps(*make_trainer("gru_seq2seq", device, form, optimiser, optimization=tuple(options.items())), steps=3)
+        for device, form in (("cuda", name), ("cpu", "fp32"))
+    )
+    assert expected[0] - expected[-1] > (0.0005 if "adadelta" in optimiser else 0.01), "it learns"
+    compare(found, expected, name)
+
+
+def test_all_presets_are_those_of_the_project():
+    assert set(distinct_presets()) <= set(PRESETS) and len(distinct_presets()) > 15
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "amp"])
+def test_a_loss_that_is_not_finite_is_refused_before_the_update(name, tmp_path):
+    trainer, sample = make_trainer("etads_basic", "cuda", name)
+    trainer.cfg.checkpoint.save_dir = str(tmp_path)
+    with torch.no_grad():
+        trainer.get_model().decoder.embed_tokens.weight[10] = float("nan")
+    before = [p.detach().float().cpu().clone() for p in trainer.get_model().parameters()]
+    if name in ("fp32", "bf16"):
+        with metrics.aggregate("train"), pytest.raises(NonFiniteLossError, match="numbers in the data set, from 0: "):
+            trainer.train_step([sample])
+    else:
+        scale = trainer.optimizer.scaler
+        first = scale.loss_scale if name == "fp16" else scale.get_scale()
+        with metrics.aggregate("train"):
+            for _ in range(2):
+                trainer.train_step([sample])
+        assert (scale.loss_scale if name == "fp16" else scale.get_scale()) < first
+    for old, new in zip(before, trainer.get_model().parameters()):
+        torch.testing.assert_close(new.detach().float().cpu(), old, equal_nan=True)
+
+
+def test_a_word_without_a_column_is_refused_in_half_precision_too(tmp_path, monkeypatch):
+    """Its loss is finite and large; without the check the update would only be skipped."""
+    trainer, sample = make_trainer("etads_basic", "cuda", "fp16")
+    trainer.cfg.checkpoint.save_dir = str(tmp_path)
+    criterion = trainer.get_criterion()
+    plain = criterion._losses
+
+    def with_impossible_word(output, target):
+        nll, loss, real, logs = plain(output, target)
+        return nll, loss + 1e30 * (torch.arange(len(loss), device=loss.device) == 1)[:, None], real, logs
+
+    monkeypatch.setattr(criterion, "_losses", with_impossible_word)
+    with metrics.aggregate("train"), pytest.raises(NonFiniteLossError, match="from 0: 1\\)"):
+        for _ in range(2):
+            trainer.train_step([sample])
+
+
+@pytest.mark.skipif(not PRETENDED, reason="a GPU's state of random numbers differs")
+@pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
+def test_a_checkpoint_continues_on_the_other_device(arch, tmp_path):
+    """Saved on one device and loaded on the other, either way, the next loss is the same."""
+    for first, then in (("cuda", "cpu"), ("cpu", "cuda")):
+        one, sample = make_trainer(arch, first, "fp32", "adam")
+        run_steps(one, sample)
+        path = str(tmp_path / f"{first}.pt")
+        one.consolidate_optimizer()
+        one.save_checkpoint(path, {"train_iterator": {"epoch": 1}, "val_loss": None})
+        other, sample = make_trainer(arch, then, "fp32", "adam")
+        other.load_checkpoint(path)
+        assert run_steps(other, sample) == pytest.approx(run_steps(one, sample), rel=1e-4)

@@ -1,0 +1,94 @@
+"""Budgets of waits and uploads: where the CPU waits for the GPU, a step of training and of a search.
+
+The tables are upper limits, to be lowered when a wait is found that can go. A pretended GPU counts every wait; a real
+one does not report all of them, and its counts are compared with the same limits.
+"""
+
+import pytest
+import torch
+from device_steps import PRETENDED, make_trainer, waits_of_a_step
+from test_search_cuda import OPTIONS, search
+from test_training_cuda import MECHANISMS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+TRAINING = {
+    # model, format: waits of a training step, uploads from memory that is not pinned
+    # Of the waits fairseq's trainer has 2 (with --fp16 5: the norm of the gradient), its Transformer's encoder 2 here,
+    # one a layer, and its decoder none with these models; 1 is for all figures that are logged.
+    ("fairseq's Transformer", "fp32"): (6, 7),
+    ("etads_basic", "fp32"): (5, 7),
+    ("etads", "fp32"): (5, 7),
+    ("etads", "fp16"): (8, 7),
+    ("etads", "bf16"): (5, 7),
+    ("pointer", "fp32"): (5, 7),
+    ("pointer", "fp16"): (8, 7),
+    ("switch", "fp32"): (5, 7),
+    ("coverage", "fp32"): (5, 7),
+    ("pointing convolutions", "fp32"): (5, 7),
+    ("abs", "fp32"): (3, 7),
+    # torch's packed sequences wait twice, and the decoder once for whether summaries are padded on the left
+    ("gru_seq2seq", "fp32"): (6, 8),
+    ("lstm", "fp32"): (6, 9),
+    # the number of candidates
+    ("words_lvt2k", "fp32"): (7, 8),
+}
+SEARCH = {
+    # model, option: waits of a step on average, uploads
+    ("plain", "plain"): (1.0, 0.5),
+    ("pointer", "plain"): (1.0, 0.5),
+    ("pointer", "admissible"): (1.0, 0.5),
+    ("pointer", "early"): (1.0, 0.5),
+    ("pointer", "coverage"): (1.0, 0.5),
+    ("pointer", "blocked"): (1.0, 0.5),
+    ("pointer", "recombined"): (1.0, 0.5),
+    ("pointer", "sentences"): (1.0, 0.5),
+    ("pointer", "prefix"): (1.0, 0.5),
+    ("pointer", "suppressed"): (1.0, 0.5),
+    ("pointer", "unknown words"): (1.0, 0.5),
+    ("pointer", "diverse"): (1.0, 1.5),
+    ("pointer", "siblings"): (1.0, 0.5),
+    ("pointer", "allowed"): (2.5, 3.0),
+    ("pointer", "required, ordered"): (3.5, 2.0),
+    ("pointer", "required, unordered"): (3.5, 2.0),
+    ("switch", "plain"): (1.0, 0.5),
+    ("ensemble", "plain"): (1.2, 0.5),
+    ("recurrent", "plain"): (1.0, 0.5),
+    ("see", "plain"): (1.0, 0.5),
+    ("sentences", "plain"): (1.0, 0.5),
+    ("convolutions", "plain"): (1.0, 0.5),
+}
+LONG = {"max_len_b": 28, "min_len": 26}
+"""Summaries of a usual length, so that what a search waits for once counts as it does in use."""
+
+
+def report(name, waits, steps, limits, record_property):
+    found = [sum(counter.values()) / steps for counter in (waits.syncs, waits.uploads)]
+    record_property("waits and uploads a step", f"{name}: {found[0]:.2f} of {limits[0]}, {found[1]:.2f} of {limits[1]}")
+    assert found[0] <= limits[0], f"{name} waits {found[0]:.2f} times a step:\n{waits}"
+    assert found[1] <= limits[1], f"{name} has {found[1]:.2f} uploads a step: {waits.uploads.most_common()}"
+
+
+@pytest.mark.parametrize("name", TRAINING, ids=", ".join)
+def test_a_training_step_waits_no_more_than_this(name, record_property):
+    model, number_format = name
+    arch, criterion, options = MECHANISMS.get(model, (model, None, {}))
+    trainer, sample = make_trainer(arch, "cuda", number_format, "adam", criterion, **options)
+    report(", ".join(name), waits_of_a_step(trainer, sample), 1, TRAINING[name], record_property)
+
+
+@pytest.mark.parametrize("name", SEARCH, ids=", ".join)
+def test_a_search_step_waits_no_more_than_this(name, record_property):
+    kind, option = name
+    options = {**LONG, **OPTIONS[option]}
+    if option == "admissible":
+        options.update(max_len_b=28)
+    _, steps, waits = search(kind, "cuda", **options)
+    report(", ".join(name), waits, steps, SEARCH[name], record_property)
+
+
+@pytest.mark.skipif(not PRETENDED, reason="a real GPU tells nothing of them")
+def test_a_batch_is_the_only_upload_of_a_step():
+    trainer, sample = make_trainer("etads", "cuda", optimizer="adam", pointer="soft")
+    uploads = waits_of_a_step(trainer, sample).uploads
+    assert {where.split("/")[0] for _, where in uploads} == {"fairseq"}, uploads.most_common()

@@ -1,0 +1,215 @@
+"""Constants, sums and softmax in half precision against float64, in documents of 400 to 4,096 tokens."""
+
+import logging
+import math
+
+import pytest
+import torch
+from helpers import PAD
+
+from fairseq_etads.attention import (
+    combined_log_attention,
+    focus_attention,
+    hierarchical_attention,
+    log_attention,
+    saliency_attention,
+    temporal_attention,
+)
+from fairseq_etads.kernels import focus
+from fairseq_etads.kernels.focus import focal_bias
+from fairseq_etads.kernels.word_log_probs import word_log_probs
+from fairseq_etads.layers.pointer import PointerHead
+from fairseq_etads.training.losses import closed_book_loss, coverage_loss, sentence_loss
+from fairseq_etads.vocabulary.batch_vocab import BatchVocab
+
+HALVES = [torch.float16, torch.bfloat16]
+LENGTHS = [400, 1024, 4096]
+
+
+def drawn(*shape, seed=0, size=1.0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * size
+
+
+def eps(dtype):
+    return torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("gate", [-3e4, -20.0, 0.0, 20.0, 3e4])
+@pytest.mark.parametrize("kind", ["soft", "switch"])
+def test_a_pointer_is_the_one_of_float64(dtype, length, gate, kind):
+    """With saturated gates and attention on one word, for the same states and scores: only sums and logs differ."""
+    known, steps = 40, 3
+    source = torch.randint(4, 60, (2, length), generator=torch.Generator().manual_seed(1))
+    source[1, length // 2 :] = PAD
+    vocab = BatchVocab(source, known, pad=PAD, bos=0, eos=2, unk=3)
+    head = PointerHead(8, kind).to(dtype).train()
+    with torch.no_grad():
+        head.gate.weight.fill_(0.01)
+        head.gate.bias.fill_(gate)
+    states, logits = drawn(2, steps, 8).to(dtype), drawn(2, steps, known, size=4).to(dtype)
+    scores = drawn(2, steps, length, size=3)
+    scores[:, 0, 5] = 60.0  # all attention on one word
+    wide = PointerHead(8, kind).double().train()
+    wide.load_state_dict({name: value.double() for name, value in head.state_dict().items()})
+    found = head.point(states, scores, vocab)
+    exact = wide.point(states.double(), scores.double(), vocab)
+    torch.testing.assert_close(found.log_probs(logits).exp().sum(2), torch.ones(2, steps), rtol=0, atol=2e-5)
+    real = exact.log_probs(logits.double())
+    mine = found.log_probs(logits)
+    assert torch.equal(mine.isneginf(), real.isneginf()) and not mine.isnan().any()
+    likely = real > -60  # where float32's smallest number, the floor of the copied words, has no part
+    torch.testing.assert_close(mine[likely].double(), real[likely], rtol=1e-4, atol=1e-4)
+    target = source[:, :steps].where(source[:, :steps] < known, vocab.source_columns[:, :steps])
+    pairs = zip(
+        found.target_log_probs(logits.float().log_softmax(-1), target),
+        exact.target_log_probs(logits.double().log_softmax(-1), target),
+    )
+    for one, other in pairs:
+        assert one.isfinite().all()
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
+    found.target_log_probs(logits.float().log_softmax(-1), target)[0].sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_sums_over_a_document_are_those_of_float64(dtype, length):
+    """Inputs in half precision; what is summed over them is not."""
+    attention = drawn(1, 4, length, size=3).softmax(-1).to(dtype)
+    real = torch.ones(1, 4, dtype=torch.bool)
+    torch.testing.assert_close(
+        coverage_loss(attention, real).double(), coverage_loss(attention.double(), real), rtol=1e-5, atol=1e-6
+    )
+    logits, labels = drawn(2, length, size=30).to(dtype), (drawn(2, length, seed=2) > 0).long()
+    there = torch.ones(2, length, dtype=torch.bool)
+    torch.testing.assert_close(
+        sentence_loss(logits, labels, there).double(), sentence_loss(logits.double(), labels, there), rtol=1e-5, atol=0
+    )
+    scores = drawn(1, 5, length, size=20).to(dtype)
+    torch.testing.assert_close(
+        temporal_attention(scores).double(), temporal_attention(scores.double()), rtol=1e-3, atol=1e-6
+    )
+    padding = torch.zeros(1, length, dtype=torch.bool)
+    padding[:, -length // 3 :] = True
+    for function in (log_attention, lambda x, mask: combined_log_attention(x, x[:, 0], mask)):
+        wide = function(scores.double(), padding)
+        mine = function(scores.float(), padding)
+        assert (mine[:, :, -length // 3 :].exp() == 0).all() and mine.isfinite().all()
+        kept = ~padding[:, None].expand_as(mine)
+        torch.testing.assert_close(mine[kept].double(), wide[kept], rtol=1e-5, atol=1e-4)
+    ids = torch.arange(length)[None] // 20
+    word, sentence = attention, drawn(1, 4, int(ids.max()) + 1, size=3).softmax(-1).to(dtype)
+    found = hierarchical_attention(word, sentence, ids)
+    torch.testing.assert_close(found.sum(-1), torch.ones(1, 4), rtol=0, atol=1e-5)
+    exact = hierarchical_attention(word.double(), sentence.double(), ids)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
+@pytest.mark.parametrize("logit", [0.1, 1e3])
+def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
+    """Gates that are saturated, too: twice the error of plain attention in this format, and a few of its last bits."""
+    q, k, v = (drawn(1, 2, n, 16, seed=n).to(dtype) for n in (3, length, length))
+    gate_q, gate_k = drawn(1, 2, 3, 16, size=logit).to(dtype), drawn(1, 2, length, 16, seed=9).to(dtype)
+    found = saliency_attention(q, k, v, gate_q, gate_k, form=form)
+    exact = saliency_attention(*(x.double() for x in (q, k, v, gate_q, gate_k)), form=form)
+    weights = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 4, -1)
+    plain = (weights.to(dtype) @ v).double() - weights @ v.double()
+    assert found.isfinite().all() and found.dtype == dtype
+    assert float((found.double() - exact).abs().max()) <= 4 * float(plain.abs().max()) + 4 * eps(dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("form", focus.FOCUS_FORMS)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, length):
+    if form == "columns" and length > 1024:
+        pytest.skip("4,096 tokens are tried in the other forms")
+    q, k, v = (drawn(1, 1, length, 16, seed=n).to(dtype) for n in range(3))
+    center, scope = torch.rand(1, 1, length) * length, 1.0 + torch.rand(1, 1, length) * 4
+    found = focus_attention(q, k, v, center, scope, form=form)
+    positions = torch.arange(length, dtype=torch.float64)[None]
+    bias = focal_bias(center.double(), scope.double(), positions)
+    exact = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 4 + bias, -1) @ v.double()
+    assert found.dtype == dtype
+    assert float((found.double() - exact).abs().max()) <= eps(dtype) * float(exact.abs().max())
+
+
+@pytest.mark.parametrize("factors", ["tf32", "bf16", "fp16"])
+def test_columns_would_be_wrong_in_fewer_bits(factors):
+    """The reason for which no GPU gets them untried: factors of 11 bits and fewer lose the bias altogether."""
+    length, dtype = 400, torch.float32
+    q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
+    center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
+    wide = focus.Focus(center, scope, None)
+    positions, lengths = focus.document_positions(None, 1, length, q.device)
+    queries, keys = (x.to(dtype) for x in focus.value_columns(wide, positions, lengths))
+
+    def rounded(x):
+        if factors == "bf16":
+            return x.bfloat16().float()
+        if factors == "fp16":
+            return x.half().float()
+        return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)  # 10 bits after the point
+
+    scores = q @ k.transpose(-1, -2) / 4 + rounded(queries) @ rounded(keys).transpose(-1, -2)
+    exact = torch.softmax(q @ k.transpose(-1, -2) / 4 + focal_bias(center, scope, positions), -1)
+    error = (torch.softmax(scores, -1).nan_to_num(nan=1.0) - exact).abs().max()
+    assert error > 0.1, "with so small an error the columns could be used"
+    assert v.shape == q.shape
+
+
+@pytest.mark.parametrize("setting", ["high", "medium"])
+def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(setting, caplog):
+    inputs = [drawn(1, 1, 30, 16, seed=n) for n in range(3)] + [torch.full((1, 1, 30), 9.0), torch.ones(1, 1, 30)]
+    expected = focus_attention(*inputs)
+    focus._say.cache_clear()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(setting)
+    try:
+        with caplog.at_level(logging.INFO, "fairseq_etads.kernels.focus"):
+            assert focus._default_form(inputs[0], torch.float32) == "bias"
+            found = focus_attention(*inputs, form="bias")
+            focus_attention(*inputs)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert caplog.text.count("focus-attention on cpu: its products are not known to be exact") == 1
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_likelihoods_are_those_of_float64(dtype, smoothed):
+    """Of a large vocabulary in chunks, for logits that half precision has rounded."""
+    states, table = drawn(1, 6, 16).to(dtype), drawn(5000, 16, seed=1).to(dtype)
+    columns = torch.randint(0, 5000, (1, 6, 2), generator=torch.Generator().manual_seed(4))
+    without = [0, 1] if smoothed else None
+    found, total = word_log_probs(states, table, None, columns, 5000, without)
+    logits = (states @ table.t()).double()  # in half precision
+    exact = logits.log_softmax(-1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact.gather(2, columns), rtol=1e-4, atol=1e-4)
+    if smoothed:
+        torch.testing.assert_close(total.double(), exact[:, :, 2:].sum(2), rtol=1e-4, atol=1e-2)
+    words = torch.randint(0, 5000, (1, 6), generator=torch.Generator().manual_seed(5))
+    loss = closed_book_loss(logits.to(dtype), words, PAD, 3)
+    torch.testing.assert_close(loss.double(), -exact.gather(2, words[:, :, None])[:, :, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_no_constant_of_a_mask_is_beyond_the_numbers_it_is_put_into():
+    """They are put into float32 alone; -1e30 would be minus infinity in float16."""
+    from fairseq_etads.kernels.focus_columns import PADDING_SCORE, SCOPE_FLOOR
+    from fairseq_etads.layers import pointer
+
+    for constant in (PADDING_SCORE, SCOPE_FLOOR, pointer._IMPOSSIBLE, pointer._CERTAIN):
+        assert math.isfinite(torch.tensor(constant, dtype=torch.float32).item())
+        assert torch.tensor(constant, dtype=torch.float32).item() != 0
+    for dtype in HALVES:  # what the code that uses them computes in, for inputs of this format
+        assert temporal_attention(torch.zeros(1, 2, 3, dtype=dtype)).dtype == torch.float32
+        assert (
+            coverage_loss(torch.ones(1, 2, 3, dtype=dtype), torch.ones(1, 2, dtype=torch.bool)).dtype == torch.float32
+        )
