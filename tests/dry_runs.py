@@ -30,9 +30,10 @@ case $name in
     etads-debian) touched=("${!#}/test.package") ;;
     python)
         case $* in
-            *fairseq_log.py*)
+            *fairseq_log.py* | *train_once.py* | *fairseq_summaries.py* | *once.py*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
+            *run_record*) printf '%s\n' "${!#}/prepared" ;;
             *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
         esac ;;

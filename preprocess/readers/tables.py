@@ -16,6 +16,8 @@ from .base import Reader, existing, first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
+BOM = "\ufeff"
+"""What stands at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
 """How a file name ends, behind its last dot, and the format that this tells."""
 
@@ -27,8 +29,14 @@ what is wrong, a BadDocument."""
 def find_jsonl(folder: Path) -> Dict[str, Path]:
     """train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl of a folder, plain or compressed."""
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
-    found = {split: first_existing([folder], [f"{stem}.jsonl" for stem in stems]) for split, stems in names.items()}
-    return {split: path for split, path in found.items() if path}
+    found: Dict[str, Path] = {}
+    for split, stems in names.items():
+        there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
+        if len(there) > 1:
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: take one away")
+        if there:
+            found[split] = there[0]
+    return found
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
@@ -82,6 +90,8 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: goes with CSV and TSV")
+        if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
+            raise InputError("--no-quotes: goes with CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
         self.counts.clear()  # the lines that were looked at will be read again
@@ -207,7 +217,9 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
         self.counts["blank lines between records"] += header - 1
         places = [names.index(column) for column in self.columns[key]]
         for number, row in rows:
-            if row == names:  # of tables put behind one another
+            if not row:
+                self.counts["blank lines between records"] += 1
+            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:  # of tables put behind one another
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
                 try:
@@ -215,10 +227,8 @@ a text, whose lines are paragraphs, or the sentences of a summary if it has seve
                     yield key, number, tuple(row[place] for place in places)
                 except BadDocument as error:
                     yield key, number, error
-            elif row:
-                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
             else:
-                self.counts["blank lines between records"] += 1
+                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
 
     def where(self, item: Item) -> str:
         key, number, _ = item
